@@ -27,6 +27,7 @@ TEST_TIMEOUT_S = 420
 ORDER = (
     "latency_sla",
     "kafka",
+    "errors",
     "zipf_calculator",
     "edits",
     "word_count",

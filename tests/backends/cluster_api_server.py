@@ -1,6 +1,9 @@
 """The twin of the Kubernetes API (`memory_cluster`) over real HTTP on loopback, for processes that are to be
 as they are: the operator with its own client and kopf's watches.
 
+A test may give a pod a container (`Container`): a process is then started in it as a real one, beside the
+test.
+
 Lists and watches are served from the text of each object, encoded once when it changes, so that a cluster of
 some ten thousand objects costs the one who serves it little. The contract suite of the cluster's port runs on
 it, which keeps it and the operator's client honest where no real API server is to be had.
@@ -12,13 +15,15 @@ import asyncio
 import contextlib
 import itertools
 import json
+import sys
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from aiohttp import web
+from aiohttp import WSMsgType, web
 
 from penstock.errors import PenstockError
 from penstock_operator.cluster.kubernetes_api.port import (
@@ -68,6 +73,16 @@ _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
+@dataclass(frozen=True, slots=True)
+class Container:
+    """What is to be had of a pod's container: the environment of its processes, what it wrote, and the status
+    by which a process in it is refused."""
+
+    environment: Mapping[str, str]
+    log: str = ""
+    refuses: int = 0
+
+
 class ClusterApiServer:
     """Serves `cluster` until stopped. Belongs to one event loop, and so does the twin.
 
@@ -85,6 +100,9 @@ class ClusterApiServer:
         self._rests: dict[str, list[bytes]] = {}
         self._numbers = itertools.count(1)
         self._runner: web.AppRunner | None = None
+        self._endings: set[asyncio.Task[None]] = set()
+        self.containers: dict[tuple[str, str, str], Container] = {}
+        """Of (namespace, pod, container)."""
         self.url = ""
         cluster.subscribe(self._changed)
 
@@ -95,6 +113,9 @@ class ClusterApiServer:
         for version in sorted({kind.api_version for kind in _DISCOVERED}):
             root = next(kind.root for kind in _DISCOVERED if kind.api_version == version)
             app.router.add_get(root, self._resources(version))
+        pod = f"{PODS.root}/namespaces/{{namespace}}/{PODS.plural}/{{name}}"
+        app.router.add_get(f"{pod}/exec", self._exec)
+        app.router.add_get(f"{pod}/log", self._log)
         for kind in KINDS:
             for path in _paths(kind):
                 app.router.add_get(path, self._answered(kind, self._list))
@@ -114,6 +135,7 @@ class ClusterApiServer:
             watch.lines.put_nowait(None)
         if self._runner is not None:
             await self._runner.cleanup()
+        await asyncio.gather(*self._endings, return_exceptions=True)
 
     def kubeconfig(self, folder: Path) -> Path:
         """A file that leads here."""
@@ -259,11 +281,82 @@ class ClusterApiServer:
             return _failed(422, answer.message, {"causes": [{"field": "metadata.uid"}]})
         return _answer(answer)
 
+    def _container(self, request: web.Request) -> Container | None:
+        place = request.match_info
+        return self.containers.get((place["namespace"], place["name"], request.query["container"]))
+
+    async def _log(self, request: web.Request) -> web.Response:
+        container = self._container(request)
+        if container is None:
+            return _failed(404, "not found")
+        lines = container.log.splitlines(keepends=True)[-int(request.query["tailLines"]) :]
+        return web.Response(text="".join(lines)[: int(request.query["limitBytes"])])
+
+    async def _exec(self, request: web.Request) -> web.StreamResponse:
+        container = self._container(request)
+        if container is None:
+            return _failed(404, "not found")
+        if container.refuses:
+            return _failed(container.refuses, "refused")
+        socket = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
+        await socket.prepare(request)
+        command = request.query.getall("command")
+        if command[0] == "python":
+            command[0] = sys.executable
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(container.environment),
+        )
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        outputs = [
+            asyncio.create_task(_passed_on(stream, socket, number))
+            for number, stream in ((1, process.stdout), (2, process.stderr))
+        ]
+        ending = asyncio.create_task(_told_end(process, outputs, socket))
+        self._endings.add(ending)
+        ending.add_done_callback(self._endings.discard)
+        try:
+            async for message in socket:
+                if message.type is WSMsgType.BINARY and message.data[:1] == b"\0":
+                    process.stdin.write(message.data[1:])
+            process.stdin.close()
+            await asyncio.shield(ending)
+        finally:
+            if process.returncode is None:
+                process.kill()
+        return socket
+
     async def _delete(self, kind: Kind, request: web.Request) -> web.StreamResponse:
         options = await request.json()
         uid, grace_s = options["preconditions"]["uid"], options.get("gracePeriodSeconds")
         refusal = await self._of(request).delete(kind, request.match_info["name"], uid, grace_s)
         return _answer(refusal or {"kind": "Status", "status": "Success"})
+
+
+async def _passed_on(stream: asyncio.StreamReader, socket: web.WebSocketResponse, number: int) -> None:
+    while data := await stream.read(1 << 15):
+        if not socket.closed:
+            await socket.send_bytes(bytes([number]) + data)
+
+
+async def _told_end(
+    process: asyncio.subprocess.Process, outputs: list[asyncio.Task[None]], socket: web.WebSocketResponse
+) -> None:
+    await asyncio.gather(*outputs)
+    code = await process.wait()
+    status: dict[str, Any] = {"metadata": {}, "status": "Success"}
+    if code:
+        causes = [{"reason": "ExitCode", "message": str(code)}]
+        status = {"status": "Failure", "reason": "NonZeroExitCode", "details": {"causes": causes}}
+        status["message"] = f"command terminated with non-zero exit code: exit status {code}"
+    if not socket.closed:
+        await socket.send_bytes(b"\3" + json.dumps(status).encode())
+        await socket.close()
 
 
 class _Watch:

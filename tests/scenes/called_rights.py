@@ -19,7 +19,7 @@ Right = tuple[str, str, str]
 """API group, resource, verb."""
 
 _OPERATOR = ROOT / "operator/penstock_operator/cluster"
-_OTHER_ACCOUNTS = ("uninstall.py", "accept_loss.py")
+_OTHER_ACCOUNTS = ("uninstall.py", "accept_loss.py", "asked")
 """Whose code works under the account of the uninstall hook, or of the user who runs the command."""
 _VERBS = {
     "list": ("list",),
@@ -52,7 +52,7 @@ def called_rights() -> set[Right]:
 
 
 def _of_file(path: Path) -> Iterator[Right]:
-    if path.name in _OTHER_ACCOUNTS:
+    if path.name in _OTHER_ACCOUNTS or path.parent.name in _OTHER_ACCOUNTS:
         return
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):

@@ -20,6 +20,11 @@ def part_of(shard: str) -> str:
     return shard.partition("/")[2]
 
 
+def operator_of(shard: str) -> str:
+    """The operator whose shard it is."""
+    return shard.partition("/")[0]
+
+
 def shards_of(stage: Stage, base_dir: Path) -> tuple[str, ...]:
     """The names of all shards of `stage` that are there now. Raises what `Source.parts` raises."""
     head = stage.head

@@ -10,12 +10,12 @@ Whoever wants one to be worked on again, or dropped, says so by an entry in the 
 commit that goes past that entry. An order is about letters that are there: one that comes twice finds none,
 and does nothing. So whoever places it may do so again.
 
-Neighbours: the worker's `letter_box` writes, `penstock dead-letters` reads and orders.
+Neighbours: the worker's `letter_box` writes, `dead_letters` reads and orders.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import msgspec
@@ -160,14 +160,19 @@ def body_of(head: bytes, pieces: Iterable[bytes]) -> bytes:
     return body or b"".join(pieces)
 
 
+def ids_among(fields: Iterable[bytes]) -> Iterator[LetterId]:
+    """The letters whose heads are among these fields of an operator's collection."""
+    for field in fields:
+        numbers = () if field == _COUNTED else _FIELD.decode(field)
+        if len(numbers) == 2:
+            yield LetterId(*numbers)
+
+
 def letters_in(fields: Mapping[bytes, bytes]) -> dict[LetterId, Letter]:
     """The letters of an operator's collection in one shard, the oldest first."""
     found: dict[LetterId, Letter] = {}
-    for field, head in fields.items():
-        numbers = () if field == _COUNTED else _FIELD.decode(field)
-        if len(numbers) != 2:
-            continue
-        of = LetterId(*numbers)
+    for of in ids_among(fields):
+        head = fields[head_field(of)]
         parts = part_fields(of, head)
         if all(part in fields for part in parts):
             found[of] = decode_letter(body_of(head, (fields[part] for part in parts)))

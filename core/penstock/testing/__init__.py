@@ -5,6 +5,6 @@ It drives the worker's stages, so it lives with them: this is a door of core tha
 0050).
 """
 
-from penstock_worker.testing.topologies import Misuse, OperatorFailed, ProcessorTest, TopologyTest
+from penstock_worker.testing.topologies import DeadLetter, Misuse, OperatorFailed, ProcessorTest, TopologyTest
 
-__all__ = ["Misuse", "OperatorFailed", "ProcessorTest", "TopologyTest"]
+__all__ = ["DeadLetter", "Misuse", "OperatorFailed", "ProcessorTest", "TopologyTest"]

@@ -17,11 +17,11 @@ PENSTOCK_KUBECONFIG           outside of a cluster: the kubeconfig file
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.errors import PermanentError
+from penstock.store.redis.connection import url_beside
 
 _DEFAULT_PORT = 9091
 
@@ -44,8 +44,7 @@ class AgentSettings:
 
     def peer_url(self, address: str) -> str:
         """The URL of another store, from its address (host:port) in a Schedule."""
-        login = re.match(r"\w+://([^/@]+@)", self.store_url)
-        return f"redis://{login[1] if login else ''}{address}"
+        return url_beside(self.store_url, address)
 
 
 def settings_from(environment: Mapping[str, str]) -> AgentSettings:

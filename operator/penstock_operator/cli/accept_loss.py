@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
 from penstock.errors import PenstockError
+from penstock_operator.cli.cluster_options import chosen_kubeconfig, cluster_options
 from penstock_operator.cli.faults import EXIT_FAILED, cannot_run
 
 
 @click.command("accept-loss")
 @click.argument("topology")
-@click.option("--namespace", "-n", default="default", show_default=True)
 @click.option(
     "--id", "ids", multiple=True, metavar="ID", help="Accept this loss; may be given several times."
 )
-@click.option(
-    "--kubeconfig",
-    envvar="KUBECONFIG",
-    type=click.Path(dir_okay=False),
-    help="[default: $KUBECONFIG, ~/.kube/config, or the pod's service account]",
-)
-def accept_loss(topology: str, namespace: str, ids: tuple[str, ...], kubeconfig: str | None) -> None:
+@cluster_options
+def accept_loss(
+    topology: str, namespace: str, ids: tuple[str, ...], kubeconfig: str | None, context: str | None
+) -> None:
     """Show which shards' state TOPOLOGY has lost for good, and accept that.
 
     Without --id nothing is changed. A loss that is accepted cannot be taken back: these shards begin anew
@@ -34,10 +30,8 @@ def accept_loss(topology: str, namespace: str, ids: tuple[str, ...], kubeconfig:
     from penstock_operator.cluster.accept_loss import ToldLoss, accept_losses, told_losses
     from penstock_operator.cluster.kubernetes_api.client import connect
 
-    usual = Path.home() / ".kube" / "config"
-
     async def work() -> tuple[ToldLoss, ...]:
-        cluster = await connect(namespace, kubeconfig or (str(usual) if usual.exists() else None))
+        cluster = await connect(namespace, chosen_kubeconfig(kubeconfig), context)
         try:
             if ids:
                 return await accept_losses(cluster, topology, ids)

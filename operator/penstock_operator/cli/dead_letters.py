@@ -1,31 +1,25 @@
 """`penstock dead-letters`: rows that code has failed on, and what becomes of them.
 
-Neighbours: `local.kept.dead_letters` reads and orders, `local.showing.letters` has the words.
+Neighbours: `asked` says whom it asks, `asking.asked_shards` reads and orders, `asking.shown_letters` has the
+words.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
+import time
 from typing import TYPE_CHECKING
 
 import click
 
-from penstock.errors import PenstockError
-from penstock_operator.cli.faults import EXIT_FAILED, EXIT_INVALID, cannot_run
+from penstock_operator.cli.asked import Where, asked, invalid, where_options
+from penstock_operator.cli.faults import EXIT_FAILED
 
 if TYPE_CHECKING:
-    from penstock.store.letters import Letter
-    from penstock_operator.local.kept.dead_letters import DeadLetters, Place
+    from penstock.store.dead_letters import Place
+    from penstock_operator.asking.asked_shards import AskedShards, Listed
 
 _topology = click.argument("topology", metavar="TOPOLOGY")
-_state_dir = click.option(
-    "--state-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the run keeps its state.  [default: .penstock/NAME]",
-)
 _json = click.option("--json", "as_json", is_flag=True, help="As JSON, one object a letter.")
 _operator = click.option("--operator", default="", help="Those of this operator alone.")
 _ids = click.argument("ids", metavar="[ID]...", nargs=-1)
@@ -44,42 +38,44 @@ _timeout = click.option(
 def dead_letters() -> None:
     """Rows that code has failed on, where onError says DeadLetter.
 
-    TOPOLOGY is a topology's name, or its manifest, that `penstock run` runs or has run on this machine.
+    TOPOLOGY is a topology's name, or its manifest, that `penstock run` runs or has run on this machine; with
+    --cluster one in Kubernetes.
     """
 
 
 @dead_letters.command("list")
 @_topology
 @_operator
-@_state_dir
+@click.option("--most", type=click.IntRange(min=1), default=1000, show_default=True, help="So many letters.")
+@where_options
 @_json
-def list_letters(topology: str, operator: str, state_dir: Path | None, as_json: bool) -> None:
+def list_letters(topology: str, operator: str, most: int, where: Where, as_json: bool) -> None:
     """List dead letters: their names, what they are about, what was raised."""
-    from penstock_operator.local.showing.letters import letter_json, letter_lines
+    from penstock_operator.asking.shown_letters import letter_json, letter_line
 
-    with _letters(topology, state_dir) as (letters, _):
-        found = list(letters.all(operator))
-    if as_json:
-        for place, letter in found:
-            click.echo(letter_json(place, letter))
-    elif found:
-        click.echo(letter_lines(found))
-    else:
+    told = 0
+    with asked(topology, where) as found:
+        for listed in found.shards.letters(operator, most):
+            click.echo(letter_json(listed.place, listed.letter) if as_json else letter_line(listed))
+            told += 1
+    if not found.shards.are_all:
+        click.echo(f"These are the first {told}; there are more (--most, --operator).", err=True)
+    elif not told and not as_json:
         click.echo("There is no dead letter.", err=True)
 
 
 @dead_letters.command()
 @_topology
 @click.argument("name", metavar="ID")
-@_state_dir
+@where_options
 @_json
-def show(topology: str, name: str, state_dir: Path | None, as_json: bool) -> None:
+def show(topology: str, name: str, where: Where, as_json: bool) -> None:
     """Show a dead letter: its rows, where they came from, the traceback."""
-    from penstock_operator.local.showing.letters import letter_json, letter_text
+    from penstock_operator.asking.shown_letters import letter_json, letter_text
 
     place = _named(name)
-    with _letters(topology, state_dir) as (letters, _):
-        letter = letters.one(place)
+    with asked(topology, where) as found:
+        letter = found.shards.letter(place)
     if letter is None:
         click.echo(f"penstock: there is no dead letter {place}; see 'penstock dead-letters list'", err=True)
         sys.exit(EXIT_FAILED)
@@ -91,15 +87,10 @@ def show(topology: str, name: str, state_dir: Path | None, as_json: bool) -> Non
 @_ids
 @_operator
 @_all
-@_state_dir
+@where_options
 @_timeout
 def replay(
-    topology: str,
-    ids: tuple[str, ...],
-    operator: str,
-    all_of_them: bool,
-    state_dir: Path | None,
-    timeout_s: float,
+    topology: str, ids: tuple[str, ...], operator: str, all_of_them: bool, where: Where, timeout_s: float
 ) -> None:
     """Have dead letters worked on again, each exactly once: one that code takes now is gone with what comes
     of it, one that it fails on again stays.
@@ -108,7 +99,7 @@ def replay(
     """
     from penstock.store.letters import REPLAY
 
-    _order(REPLAY, topology, ids, operator, state_dir, timeout_s, all_of_them=all_of_them)
+    _order(REPLAY, topology, ids, operator, where, timeout_s, all_of_them=all_of_them)
 
 
 @dead_letters.command()
@@ -116,20 +107,15 @@ def replay(
 @_ids
 @_operator
 @_all
-@_state_dir
+@where_options
 @_timeout
 def drop(
-    topology: str,
-    ids: tuple[str, ...],
-    operator: str,
-    all_of_them: bool,
-    state_dir: Path | None,
-    timeout_s: float,
+    topology: str, ids: tuple[str, ...], operator: str, all_of_them: bool, where: Where, timeout_s: float
 ) -> None:
     """Forget dead letters for good."""
     from penstock.store.letters import DROP
 
-    _order(DROP, topology, ids, operator, state_dir, timeout_s, all_of_them=all_of_them)
+    _order(DROP, topology, ids, operator, where, timeout_s, all_of_them=all_of_them)
 
 
 def _order(
@@ -137,76 +123,63 @@ def _order(
     topology: str,
     ids: tuple[str, ...],
     operator: str,
-    state_dir: Path | None,
+    where: Where,
     timeout_s: float,
     *,
     all_of_them: bool,
 ) -> None:
+    from penstock.store.letters import REPLAY
+    from penstock_operator.asking.asked_shards import Listed
+
     if bool(ids) + bool(operator) + all_of_them != 1:
-        click.echo("penstock: give IDs, or --operator, or --all", err=True)
-        sys.exit(EXIT_INVALID)
+        invalid("give IDs, or --operator, or --all")
     places = [_named(name) for name in ids]
-    with _letters(topology, state_dir) as (letters, is_running):
-        chosen = [(place, letters.one(place)) for place in places] if ids else list(letters.all(operator))
-        missing = [place for place, letter in chosen if letter is None]
-        known = [(place, letter) for place, letter in chosen if letter is not None]
-        for place, _ in known:
-            letters.order(doing, place)
-        left = _waited_for(letters, known, timeout_s) if is_running else []
+    with asked(topology, where) as found:
+        shards = found.shards
+        if ids:
+            letters = [(place, shards.letter(place)) for place in places]
+            missing = [place for place, letter in letters if letter is None]
+            known = [
+                Listed(place, letter, len(letter.rows)) for place, letter in letters if letter is not None
+            ]
+        else:
+            missing, known = [], list(shards.letters(operator, is_brief=True))
+        for one in known:
+            shards.order(doing, one.place)
+        left = _waited_for(shards, known, timeout_s) if found.goes_on else []
     for place in missing:
         click.echo(f"penstock: there is no dead letter {place}", err=True)
     for place, why in left:
         click.echo(f"penstock: {place} stays: {why}", err=True)
-    done = "worked on again" if doing == "replay" else "dropped"
-    if is_running:
+    done = "worked on again" if doing == REPLAY else "dropped"
+    if found.goes_on:
         click.echo(f"{len(known) - len(left)} {done}, {len(left)} stay")
     else:
-        click.echo(f"{len(known)} will be {done} by the next run")
+        click.echo(f"{len(known)} will be {done} {found.who_comes_to_it}")
     if missing or left:
         sys.exit(EXIT_FAILED)
 
 
-def _waited_for(
-    letters: DeadLetters, ordered: list[tuple[Place, Letter]], timeout_s: float
-) -> list[tuple[Place, str]]:
-    """Those that stay, each with why."""
+def _waited_for(shards: AskedShards, ordered: list[Listed], timeout_s: float) -> list[tuple[Place, str]]:
+    """Those that stay when the time is over, each with why."""
     left = []
-    for place, before in ordered:
+    deadline_s = time.monotonic() + timeout_s
+    for one in ordered:
         try:
-            letter = letters.outcome(place, before, timeout_s)
+            waits_s = max(0.0, deadline_s - time.monotonic())
+            letter = shards.outcome(one.place, one.letter.attempts, waits_s)
         except TimeoutError:
-            left.append((place, f"the run has not come to it within {timeout_s:g} s; it will"))
+            left.append((one.place, f"the run has not come to it within {timeout_s:g} s; it will"))
             continue
         if letter is not None:
-            left.append((place, letter.error))
+            left.append((one.place, letter.error))
     return left
 
 
 def _named(name: str) -> Place:
-    from penstock_operator.local.kept.dead_letters import LetterUnknown, place_of
+    from penstock.store.dead_letters import LetterUnknown, place_of
 
     try:
         return place_of(name)
     except LetterUnknown as error:
-        click.echo(f"penstock: {error}", err=True)
-        sys.exit(EXIT_INVALID)
-
-
-@contextmanager
-def _letters(topology: str, state_dir: Path | None) -> Iterator[tuple[DeadLetters, bool]]:
-    """The letters of a topology, and whether it runs."""
-    from penstock_operator.local.kept.dead_letters import DeadLetters
-    from penstock_operator.local.opened_store import opened_store
-    from penstock_operator.local.showing.explain import topology_name
-
-    try:
-        name = topology_name(topology)
-    except PenstockError as error:
-        click.echo(f"penstock: {error}", err=True)
-        sys.exit(EXIT_INVALID)
-    folder = state_dir if state_dir is not None else Path(".penstock") / name
-    try:
-        with opened_store(folder) as opened:
-            yield DeadLetters(opened.store, opened.shards), opened.is_running
-    except PenstockError as error:
-        cannot_run(error)
+        invalid(str(error))

@@ -1,37 +1,26 @@
-"""`penstock state` and `penstock logs`: what a run on this machine keeps, and what its code wrote.
+"""`penstock state` and `penstock logs`: what keyed operators keep, and what workers wrote.
 
-Neighbours: `local.stored_state` reads state, `local.processes.worker_logs` has the logs.
+Neighbours: `asked` says whom it asks, `asking.asked_shards` has the state, `asking.log_lines` picks lines.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
-from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
 
 import click
 
 from penstock.errors import PenstockError
-from penstock_operator.cli.faults import EXIT_FAILED, EXIT_INVALID, cannot_run, file_faults
-
-if TYPE_CHECKING:
-    from penstock.dataflow.plan import Plan
-    from penstock_operator.local.opened_store import OpenedStore
-
-_STATE_DIR = click.option(
-    "--state-dir",
-    type=click.Path(path_type=Path, file_okay=False),
-    help="Where the run keeps its state.  [default: .penstock/NAME]",
-)
+from penstock_operator.cli.asked import Where, asked, folder_of, invalid, name_of, where_options
+from penstock_operator.cli.cluster_options import chosen_kubeconfig
+from penstock_operator.cli.faults import EXIT_FAILED, cannot_run, file_faults
 
 
 @click.group()
 def state() -> None:
-    """What the keyed operators of a run keep. Nothing is changed by it.
+    """What the keyed operators of a topology keep. Nothing is changed by it.
 
-    TOPOLOGY is a topology's name, or its manifest, that `penstock run` runs or has run on this machine.
+    TOPOLOGY is a topology's name, or its manifest, that `penstock run` runs or has run on this machine; with
+    --cluster one in Kubernetes.
     """
 
 
@@ -39,24 +28,24 @@ def state() -> None:
 @click.argument("topology")
 @click.argument("operator")
 @click.argument("key", nargs=-1, required=True)
-@_STATE_DIR
-def get_state(topology: str, operator: str, key: tuple[str, ...], state_dir: Path | None) -> None:
+@where_options
+def get_state(topology: str, operator: str, key: tuple[str, ...], where: Where) -> None:
     """Show what OPERATOR keeps of KEY (a value for each column of keyBy), as JSON: one object, by variable.
 
     Exit code 1: it keeps nothing of it.
     """
     import msgspec
 
-    from penstock_operator.local.stored_state import KeyUnknown, key_of, keyed_head, state_of
+    from penstock_operator.asking.keys import KeyUnknown, key_of, keyed_head
 
-    with _opened(topology, state_dir) as (opened, plan):
+    with asked(topology, where) as found:
         try:
-            head = keyed_head(plan, operator)
+            head = keyed_head(found.plan, operator)
             wanted = key_of(head, key)
         except KeyUnknown as error:
-            _invalid(error)
-        answer = state_of(opened, operator, head, wanted)
-    if answer.refused:
+            invalid(str(error))
+        answer = found.shards.state_of(operator, head, wanted)
+    if not answer.is_settled:
         click.echo("penstock: the shard's owner changes just now; ask again", err=True)
         sys.exit(EXIT_FAILED)
     if not answer.variables:
@@ -69,19 +58,19 @@ def get_state(topology: str, operator: str, key: tuple[str, ...], state_dir: Pat
 @click.argument("topology")
 @click.argument("operator")
 @click.option("--most", type=click.IntRange(min=1), default=1000, show_default=True, help="So many keys.")
-@_STATE_DIR
-def list_state(topology: str, operator: str, most: int, state_dir: Path | None) -> None:
+@where_options
+def list_state(topology: str, operator: str, most: int, where: Where) -> None:
     """List the keys of which OPERATOR keeps something, a JSON list of values in each line."""
     import msgspec
 
-    from penstock_operator.local.stored_state import KeyUnknown, keyed_head, keys_of
+    from penstock_operator.asking.keys import KeyUnknown, keyed_head
 
-    with _opened(topology, state_dir) as (opened, plan):
+    with asked(topology, where) as found:
         try:
-            head = keyed_head(plan, operator)
+            head = keyed_head(found.plan, operator)
         except KeyUnknown as error:
-            _invalid(error)
-        answer = keys_of(opened, operator, head, most)
+            invalid(str(error))
+        answer = found.shards.keys_of(operator, head, most)
     for key in answer.keys:
         click.echo(msgspec.json.encode(key).decode())
     if answer.refused:
@@ -93,52 +82,37 @@ def list_state(topology: str, operator: str, most: int, state_dir: Path | None) 
 @click.argument("topology")
 @click.argument("operator", required=False)
 @click.option("--last", type=click.IntRange(min=1), default=100, show_default=True, help="So many lines.")
-@_STATE_DIR
-def logs(topology: str, operator: str | None, last: int, state_dir: Path | None) -> None:
-    """Show what the workers of a run wrote last, user code's own lines among it.
+@where_options
+def logs(topology: str, operator: str | None, last: int, where: Where) -> None:
+    """Show what the workers of a topology wrote last, user code's own lines among it.
 
     With OPERATOR the lines that name it, or one of its shards or tasks: all operators of a worker write
-    into one log, and what code prints names none.
+    into one log, and what code prints names none. --last is for each worker.
     """
-    folder = _folder(topology, state_dir) / "workers"
+    from penstock_operator.asking.log_lines import lines_of
+
     found: list[str] = []
-    with file_faults(folder, "read"):
-        for path in sorted(folder.iterdir()):
-            if path.suffix == ".log":
-                lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
-                wanted = [line for line in lines if operator is None or operator in line][-last:]
-                found += [f"{path.stem}  {line}" for line in wanted]
+    for worker, text in _logs(topology, operator, last, where):
+        found += [f"{worker}  {line}" for line in lines_of(text, operator, last)]
     for line in found:
         click.echo(line)
     if not found:
-        click.echo(f"penstock: nothing is in the logs in {folder}", err=True)
+        click.echo(f"penstock: nothing of {operator or topology} is in the workers' logs", err=True)
         sys.exit(EXIT_FAILED)
 
 
-def _folder(topology: str, state_dir: Path | None) -> Path:
-    from penstock_operator.local.showing.explain import topology_name
+def _logs(topology: str, operator: str | None, last: int, where: Where) -> list[tuple[str, str]]:
+    """The log of each worker, or its end."""
+    name = name_of(topology, where)
+    if where.cluster:
+        from penstock_operator.cluster.asked.worker_logs import worker_logs
 
-    try:
-        name = topology_name(topology)
-    except PenstockError as error:
-        _invalid(error)
-    return state_dir if state_dir is not None else Path(".penstock") / name
-
-
-@contextmanager
-def _opened(topology: str, state_dir: Path | None) -> Iterator[tuple[OpenedStore, Plan]]:
-    from penstock.api.compile import compile_topology
-    from penstock.api.load import load_topology
-    from penstock_operator.local.opened_store import opened_store
-
-    folder = _folder(topology, state_dir)
-    try:
-        with opened_store(folder) as opened:
-            yield opened, compile_topology(load_topology(folder / "topology.yaml"))
-    except PenstockError as error:
-        cannot_run(error)
-
-
-def _invalid(error: PenstockError) -> NoReturn:
-    click.echo(f"penstock: {error}", err=True)
-    sys.exit(EXIT_INVALID)
+        kubeconfig = chosen_kubeconfig(where.kubeconfig)
+        try:
+            return worker_logs(name, operator, last, where.namespace, kubeconfig, where.context)
+        except PenstockError as error:
+            cannot_run(error)
+    folder = folder_of(name, where) / "workers"
+    with file_faults(folder, "read"):
+        paths = [path for path in sorted(folder.iterdir()) if path.suffix == ".log"]
+        return [(path.stem, path.read_text(encoding="utf-8", errors="replace")) for path in paths]

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.errors import PermanentError
+from penstock_operator.cluster.asked.reached import topology_named
 from penstock_operator.cluster.kubernetes_api.names import ANNOTATION_ACCEPT_LOSS
 from penstock_operator.cluster.kubernetes_api.port import TOPOLOGIES, ClusterApi
 
@@ -31,11 +32,7 @@ class ToldLoss:
 
 async def told_losses(cluster: ClusterApi, topology: str) -> tuple[ToldLoss, ...]:
     """What the Topology says that it has lost. PermanentError: there is no such Topology."""
-    found = await cluster.get(TOPOLOGIES, topology)
-    if found is None:
-        raise PermanentError(
-            f"there is no Topology {topology} in namespace {cluster.namespace}; see kubectl get topologies -A"
-        )
+    found = await topology_named(cluster, topology)
     status: dict[str, Any] = found.get("status") or {}
     return tuple(
         ToldLoss(one["id"], one["operator"], one["shards"], one["parts"], one["why"])

@@ -7,7 +7,8 @@ Nothing is retried, and no status is an error here: that is for the two that use
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import aiohttp
@@ -60,9 +61,10 @@ class KubernetesJson:
         query: Mapping[str, str] | None = None,
         body: Object | None = None,
         content: str = JSON,
+        accept: str = JSON,
     ) -> aiohttp.ClientResponse:
         """The answer as a stream; to be closed by the caller."""
-        headers = {"Accept": JSON}
+        headers = {"Accept": accept}
         if body is not None:
             headers["Content-Type"] = content
         try:
@@ -81,6 +83,46 @@ class KubernetesJson:
             raise self._away(f"the service account's token cannot be read: {error}") from error
         response: aiohttp.ClientResponse = answer.response
         return response
+
+    async def socket(
+        self, path: str, query: Sequence[tuple[str, str]], protocol: str
+    ) -> aiohttp.ClientWebSocketResponse | tuple[int, Object]:
+        """A web socket, to be closed by the caller; or the status by which it is refused, and why."""
+        try:
+            request = await self._client.param_serialize(
+                "GET", path, query_params=list(query), auth_settings=["BearerToken"]
+            )
+            _, url, headers, *_ = request
+            session = self._session()
+            async with asyncio.timeout(_TIMEOUT_S):
+                opened: aiohttp.ClientWebSocketResponse = await session.ws_connect(
+                    url, headers=headers, protocols=(protocol,), **self._connecting()
+                )
+                return opened
+        except aiohttp.WSServerHandshakeError as error:
+            return error.status, {"message": error.message}
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise self._no_answer(error) from error
+        except ConfigException as error:
+            raise self._away(f"the service account's token cannot be read: {error}") from error
+
+    def _session(self) -> aiohttp.ClientSession:
+        """The one that requests go by: it has the certificates."""
+        rest = self._client.rest_client
+        if rest.pool_manager is None:
+            rest.pool_manager = rest._create_pool_manager()  # noqa: SLF001 - as its own web socket client does
+        session: aiohttp.ClientSession = rest.pool_manager
+        return session
+
+    def _connecting(self) -> dict[str, Any]:
+        """How the client reaches the server, as its requests do."""
+        configuration = self._client.configuration
+        given = {
+            "server_hostname": configuration.tls_server_name,
+            "proxy": configuration.proxy,
+            "proxy_headers": configuration.proxy_headers,
+        }
+        return {name: value for name, value in given.items() if value}
 
     def _no_answer(self, error: Exception) -> RetryError:
         return self._away(f"the Kubernetes API does not answer: {str(error) or type(error).__name__}")

@@ -12,8 +12,9 @@ from kubernetes.aio.client import ApiClient, Configuration
 from penstock.errors import PermanentError
 
 
-async def api_client(kubeconfig: str | None = None) -> ApiClient:
-    """Of the cluster that this pod is in, or that of the kubeconfig file. PermanentError: neither is there.
+async def api_client(kubeconfig: str | None = None, context: str | None = None) -> ApiClient:
+    """Of the cluster that this pod is in, or that of the kubeconfig file, by its current context or the one
+    that is named. PermanentError: neither is there.
 
     It retries nothing by itself.
     """
@@ -21,7 +22,7 @@ async def api_client(kubeconfig: str | None = None) -> ApiClient:
     try:
         if kubeconfig:
             await kubernetes_config.load_kube_config(
-                config_file=kubeconfig, client_configuration=configuration
+                config_file=kubeconfig, context=context, client_configuration=configuration
             )
         else:
             kubernetes_config.load_incluster_config(client_configuration=configuration)

@@ -1,6 +1,6 @@
 """A run's store, for commands beside it: the one that the run has up, or what it left, started for a while.
 
-Neighbours: `private_store` starts it, `kept.run_record` says whose it is, `kept.dead_letters` works with it.
+Neighbours: `private_store` starts it, `kept.run_record` says whose it is, `asked_run` asks about it.
 """
 
 from __future__ import annotations
@@ -10,8 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from penstock.store.port import NodeStore
-from penstock.store.redis.store import RedisStore
 from penstock_operator.local.kept.run_record import StateDirectory, StateUnusableError
 from penstock_operator.local.store.private_store import PrivateStore, answers_at, url_of
 
@@ -20,7 +18,6 @@ from penstock_operator.local.store.private_store import PrivateStore, answers_at
 class OpenedStore:
     """`shards` are all shards by stage; `is_running`: a run has it up, and works on what it is told."""
 
-    store: NodeStore
     shards: Mapping[str, Sequence[str]]
     url: str
     topology_uid: str
@@ -36,22 +33,14 @@ def opened_store(folder: Path) -> Iterator[OpenedStore]:
         raise StateUnusableError(f"No run has left anything in {folder}: give the right --state-dir.")
     url = url_of(folder)
     if answers_at(url):
-        store = RedisStore(url, record.topology_uid)
-        try:
-            yield OpenedStore(store, record.shards, url, record.topology_uid, is_running=True)
-        finally:
-            store.close()
+        yield OpenedStore(record.shards, url, record.topology_uid, is_running=True)
         return
     directory.lock()
     # Nobody may lose what is ordered here: each write is on the disk before it is answered.
     server = PrivateStore(folder, "Disk")
     try:
         server.start()
-        store = RedisStore(server.url, record.topology_uid)
-        try:
-            yield OpenedStore(store, record.shards, url, record.topology_uid, is_running=False)
-        finally:
-            store.close()
+        yield OpenedStore(record.shards, server.url, record.topology_uid, is_running=False)
     finally:
         server.stop()
         directory.unlock()

@@ -1,13 +1,10 @@
 """A shard's state as it lies in the store, for people: read by what it was declared as, without the code.
 
-`python -m penstock_worker.state.stored_state` answers one question on its input, for `penstock state`.
-Nothing is written. Neighbours: `declared` has the note, `cache` and `cells` read by it, `state_question` is
-what is asked.
+Nothing is written. Neighbours: `declared` has the note, `cache` and `cells` read by it, `answering` asks.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -17,8 +14,7 @@ from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.json_rows import JsonRows
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Claimed, Load, Scan
-from penstock.store.redis.store import RedisStore
-from penstock.store.state_question import ShardSeen, StateAnswer, StateQuestion
+from penstock.store.shard_homes import ShardFound
 from penstock_worker.state import declared, encoding
 from penstock_worker.state.cache import SCAN_FIELDS, LoadState, StateCache, Variable
 from penstock_worker.state.cells import ListCell, MapCell
@@ -29,15 +25,18 @@ _NOTE = msgspec.msgpack.Decoder(dict[str, declared.Noted])
 
 
 class StoredState:
-    """One shard's. `load` reads the store. Calls raise OwnershipLost and StoreUnreachable."""
+    """One shard's, by the owner that it was found with. `now_ms` is by the steady clock. Calls raise
+    OwnershipLost and StoreUnreachable."""
 
-    def __init__(self, seen: ShardSeen, key_types: Sequence[str], load: LoadState, now_ms: int) -> None:
-        self._seen = seen
+    def __init__(self, found: ShardFound, key_types: Sequence[str], now_ms: int) -> None:
+        self._shard = found.shard
+        self._seen = seen = found.counters
+        load: LoadState = found.store.call
         self._load = load
         self._now_ms = now_ms
-        answer: Any = load(Load(seen.shard, seen.generation, seen.epoch, b"", (declared.FIELD,)))
+        answer: Any = load(Load(self._shard, seen.generation, seen.epoch, b"", (declared.FIELD,)))
         if not isinstance(answer, list):
-            raise OwnershipLost(seen.shard, answer)
+            raise OwnershipLost(self._shard, answer)
         notes = {} if answer[0] is None else _NOTE.decode(answer[0])
         self._variables = [
             Variable(name, note.kind, encoding.field_prefix(note.kind, name), note.schemas)
@@ -45,10 +44,10 @@ class StoredState:
         ]
         claimed = Claimed(seen.epoch, seen.generation, 0, 0, b"", 0, {}, finished=False)
         cache = StateCache(self._variables, key_types, load)
-        self._state = cache.shard(OwnedShard(seen.shard, claimed))
+        self._state = cache.shard(OwnedShard(self._shard, claimed))
 
     def of(self, key: tuple[Any, ...]) -> dict[str, Any]:
-        """What the variables of a key hold, those that hold something (`StateAnswer.variables`)."""
+        """What the variables of a key hold, those that hold something (`kept_questions.KeysState`)."""
         load = self._state.missing([key])
         if load is None:
             return {}
@@ -74,10 +73,10 @@ class StoredState:
     def _fields(self) -> Iterator[bytes]:
         seen, cursor = self._seen, "0"
         while True:
-            call = Scan(seen.shard, seen.generation, seen.epoch, b"", cursor, SCAN_FIELDS)
+            call = Scan(self._shard, seen.generation, seen.epoch, b"", cursor, SCAN_FIELDS)
             answer: Any = self._load(call)
             if not isinstance(answer, tuple):
-                raise OwnershipLost(seen.shard, answer)
+                raise OwnershipLost(self._shard, answer)
             cursor, fields = answer
             yield from (field for field, _ in fields)
             if cursor == "0":
@@ -106,34 +105,3 @@ def _objects(schema: str, raws: Iterable[Any]) -> list[Any]:
     """Packed rows as objects by the names of their columns."""
     lines = JsonRows(parse_schema(schema)).lines([_DECODE(raw) for raw in raws])
     return [msgspec.json.decode(line) for line in lines.splitlines()]
-
-
-def answered(question: StateQuestion, load: LoadState) -> StateAnswer:
-    """Raises StoreUnreachable."""
-    keys: list[list[Any]] = []
-    refused: list[str] = []
-    for seen in question.shards:
-        try:
-            state = StoredState(seen, question.key_types, load, question.now_ms)
-            if question.key is not None:
-                return StateAnswer(variables=state.of(tuple(question.key)))
-            for key in state.all_keys():
-                if len(keys) == question.most:
-                    return StateAnswer(keys=keys, refused=refused)
-                keys.append(key)
-        except OwnershipLost:
-            refused.append(seen.shard)
-    return StateAnswer(keys=keys, refused=refused)
-
-
-def main() -> None:
-    question = msgspec.json.decode(sys.stdin.buffer.read(), type=StateQuestion)
-    store = RedisStore(question.url, question.topology_uid)
-    try:
-        sys.stdout.buffer.write(msgspec.json.encode(answered(question, store.call)))
-    finally:
-        store.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from penstock.dataflow.partitions import operator_of
 from penstock.store.lives import comes_next
 from penstock.store.memory.node import Budget, Lane, Readiness, ShardRecord, Waiting
-from penstock.store.memory.telling import MemoryTelling, operator_of
+from penstock.store.memory.telling import MemoryTelling
 
 
 class MemoryQueues(MemoryTelling):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from penstock.dataflow.partitions import operator_of
 from penstock.store.lives import life_of
 from penstock.store.memory.node import ShardRecord
 from penstock.store.memory.topology import MemoryTopology
@@ -98,10 +99,6 @@ def take_watermark(record: ShardRecord, ms: int | None) -> None:
     """The watermark that an owner says its shard has taken; it never goes back."""
     if ms and (record.watermark_ms is None or ms > record.watermark_ms):
         record.watermark_ms = ms
-
-
-def operator_of(shard: str) -> str:
-    return shard.split("/", 1)[0]
 
 
 def _order(fact: WatermarkFact) -> tuple[int, int, bool]:

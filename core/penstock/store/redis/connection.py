@@ -241,6 +241,12 @@ class Login(redis.CredentialProvider):
             ) from error
 
 
+def url_beside(url: str, address: str) -> str:
+    """The URL of the store at `address` (host:port), where one logs in as in `url`."""
+    login = re.match(r"\w+://([^/@]+@)", url)
+    return f"redis://{login[1] if login else ''}{address}"
+
+
 def _address_and_login(url: str, password: Password | None) -> tuple[str, Login | None]:
     """The URL as redis-py shall see it, and who logs in when it names a user without a password."""
     login = re.match(r"(?P<scheme>\w+://)(?P<user>[^/@:]+)@", url)

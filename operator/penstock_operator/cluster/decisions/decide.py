@@ -210,7 +210,8 @@ def _keep_plan(turn: Turn) -> None:
     """The plan's ConfigMap, and the budget that guards the workers."""
     uid, name = turn.observed.topology.uid, turn.topology.metadata.name
     wanted = plan_name(name, turn.template)
-    if wanted not in turn.observed.config_maps and not turn.code_missing and not turn.is_finished:
+    is_run = not turn.is_finished or turn.is_asked
+    if wanted not in turn.observed.config_maps and not turn.code_missing and is_run:
         document = plan_config_map(turn.topology, uid, turn.observed.namespace, turn.template)
         turn.actions.append(ApplyConfigMap(wanted, document))
     living = sum(pod.deletion_timestamp is None for pod in turn.observed.pods)
@@ -224,7 +225,10 @@ def _run_groups(turn: Turn) -> None:
     members = grouped(turn.workers, turn.groups, _named_by_operator(turn))
     by_operator = {group.operator: group for group in turn.groups}
     if turn.is_finished:
-        _end_all(turn, "all input is worked off")
+        _end_all(turn, "all input is worked off", kept=int(turn.is_asked))
+    if turn.is_asked:
+        group = turn.groups[0]
+        _make(turn, group, _missing(turn, group, members[group.operator]))
     if (turn.is_finished or turn.code_missing) and not turn.observed.pods:
         _rehome(turn)
     if turn.is_finished:
@@ -258,8 +262,7 @@ def _named_by_operator(turn: Turn) -> dict[str, set[str]]:
 
 def _run_group(turn: Turn, group: Group, workers: Sequence[Worker], *, may_start: bool) -> None:
     size = turn.size_for(group)
-    made = workers_to_make(group, workers, partial(worker_name, turn.topology.metadata.name, group.operator))
-    is_short = _make(turn, group, made)
+    is_short = _make(turn, group, _missing(turn, group, workers))
     has_begun = any(operator in turn.schedules for operator in turn.stages_of(group))
     hosts = Hosts((), ())
     if has_begun or may_start:
@@ -280,6 +283,11 @@ def _run_group(turn: Turn, group: Group, workers: Sequence[Worker], *, may_start
         gone += replaced_in_place(hosts, turn.pods, turn.rooms, size)
     for entry in gone:
         _delete(turn, entry.worker, entry.reason)
+
+
+def _missing(turn: Turn, group: Group, workers: Sequence[Worker]) -> tuple[MakeWorker, ...]:
+    name_of = partial(worker_name, turn.topology.metadata.name, group.operator)
+    return workers_to_make(group, workers, name_of)
 
 
 def _may_start(turn: Turn, members: Mapping[str, Sequence[Worker]]) -> bool:
@@ -453,10 +461,10 @@ def _tidy(turn: Turn) -> None:
         turn.deletions.extend(DeleteConfigMap(name) for name in unused)
 
 
-def _end_all(turn: Turn, reason: str) -> None:
-    for worker in turn.workers:
-        if worker.is_there and not worker.is_told_to_go:
-            _delete(turn, worker, reason)
+def _end_all(turn: Turn, reason: str, kept: int) -> None:
+    """But for the first `kept`."""
+    for worker in [one for one in turn.workers if one.is_there and not one.is_told_to_go][kept:]:
+        _delete(turn, worker, reason)
 
 
 def _delete(turn: Turn, worker: Worker, reason: str) -> None:

@@ -24,6 +24,7 @@ from penstock_operator.cluster.decisions.remembered import Memory
 from penstock_operator.cluster.decisions.schedule_writing import book_of
 from penstock_operator.cluster.decisions.sla_leeway import SlaHost
 from penstock_operator.cluster.decisions.status import former_status
+from penstock_operator.cluster.kubernetes_api.names import ANNOTATION_ASKED
 from penstock_operator.cluster.manifests.template import template_hash
 from penstock_operator.cluster.manifests.worker_pod import worker_image
 from penstock_operator.cluster.observing.observed import Need, Observed
@@ -39,6 +40,8 @@ FEWER_WORKERS_AFTER_S = 60.0
 """So long a LatencySLA must have done with fewer workers before one hands over its work."""
 AVOID_S = 60.0
 """So long a node that did not take a pod is the last choice."""
+ASKED_S = 600.0
+"""So long at most a finished topology keeps a worker for who asks about it."""
 
 
 @dataclass(slots=True)
@@ -125,6 +128,7 @@ class Turn:
         )
         self.backlog = backlog(observed, plan, self.schedules)
         self.is_finished = self._finished()
+        self.is_asked = self._asked()
         self.task_cpu_millis = cpu_millis(topology.spec.task_cpu)
         self.limit_millis = cpu_millis(topology.spec.workers.cores.max)
         self.tasks_per_worker = max(1, self.limit_millis // self.task_cpu_millis)
@@ -160,11 +164,19 @@ class Turn:
             return False
         return was_finished or self.memory.backlog == self.backlog.fingerprint
 
+    def _asked(self) -> bool:
+        """Whether a topology that is finished has a worker for somebody who asks about it: as long as the
+        annotation says so, but not for ever, for who has put it there may be gone."""
+        metadata = self.observed.topology.manifest.get("metadata") or {}
+        text = (metadata.get("annotations") or {}).get(ANNOTATION_ASKED)
+        return self.is_finished and bool(text) and self.since.lasts_s(f"asked:{text}") < ASKED_S
+
     def _groups(self) -> tuple[Group, ...]:
         spec = self.topology.spec.workers
         operators = [""] if spec.isolation == "Topology" else [s.operator for s in self.plan.stages]
         if self.is_finished:
-            return tuple(Group(operator, 0, 0) for operator in operators)
+            one = int(self.is_asked)
+            return tuple(Group(operator, 0, one * (not number)) for number, operator in enumerate(operators))
         return tuple(Group(operator, self._hosts_wanted(operator), spec.warm) for operator in operators)
 
     def _hosts_wanted(self, group: str) -> int:

@@ -1,6 +1,6 @@
 """The Kubernetes API behind the port `kubernetes_api.port`, by `kubernetes_client`: JSON in, JSON out.
 
-What an answer means is `_outcome` and `_error`.
+What an answer means is `_outcome` and `error_of`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,12 @@ _STRATEGIC_MERGE = "application/strategic-merge-patch+json"
 _SERVICE_ACCOUNT_NAMESPACE = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 
 
-async def connect(namespace: str, kubeconfig: str | None = None) -> KubernetesCluster:
+async def connect(
+    namespace: str, kubeconfig: str | None = None, context: str | None = None
+) -> KubernetesCluster:
     """The cluster that this pod is in, or that of the kubeconfig file. PermanentError: neither is there."""
-    return KubernetesCluster(KubernetesJson(await api_client(kubeconfig), ClusterUnreachable), namespace)
+    client = await api_client(kubeconfig, context)
+    return KubernetesCluster(KubernetesJson(client, ClusterUnreachable), namespace)
 
 
 def pod_namespace() -> str | None:
@@ -80,7 +83,7 @@ class KubernetesCluster:
         while True:
             status, answer = await self._send("GET", path, query=query)
             if status != 200:
-                raise _error("list", kind, status, answer)
+                raise error_of("list", kind, status, answer)
             # Items of a list come without what every one of them shares.
             page = ({"apiVersion": kind.api_version, "kind": kind.kind, **item} for item in answer["items"])
             items.extend(page if keep is None else map(keep, page))
@@ -95,7 +98,7 @@ class KubernetesCluster:
         if status == 404:
             return None
         if status != 200:
-            raise _error("get", kind, status, answer)
+            raise error_of("get", kind, status, answer)
         return answer
 
     async def create(self, kind: Kind, manifest: Object) -> Object | Refusal:
@@ -111,7 +114,7 @@ class KubernetesCluster:
     async def apply(self, kind: Kind, manifest: Object) -> Object:
         status, answer = await self._send("PATCH", self._path(kind, name_of(manifest)), manifest, APPLY)
         if status not in {200, 201}:
-            raise _error("patch", kind, status, answer)
+            raise error_of("patch", kind, status, answer)
         return answer
 
     async def apply_status(self, kind: Kind, manifest: Object) -> Object | Refusal:
@@ -175,14 +178,15 @@ def _outcome(verb: str, kind: Kind, status: int, answer: Object, conflict: Why) 
         return Refusal(conflict, message)
     if status == 404 and verb != "create":
         return Refusal(Why.GONE, message)
-    raise _error(verb, kind, status, answer)
+    raise error_of(verb, kind, status, answer)
 
 
 def _causes(answer: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     return (answer.get("details") or {}).get("causes") or ()
 
 
-def _error(verb: str, kind: Kind, status: int, answer: Mapping[str, Any]) -> PenstockError:
+def error_of(verb: str, kind: Kind, status: int, answer: Mapping[str, Any]) -> PenstockError:
+    """What a status that is no success means."""
     message = str(answer.get("message") or answer.get("reason") or f"status {status}")
     if status == 403:
         return NotAllowed(f"the Kubernetes API refuses to {verb} {kind.plural}: {message}")

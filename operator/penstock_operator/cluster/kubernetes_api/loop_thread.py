@@ -1,6 +1,6 @@
 """A thread with an event loop of its own, for what must not wait until another loop is free: the Lease.
 
-Neighbour: `main` keeps the Lease in one.
+And for those who have no loop. Neighbours: `main` keeps the Lease in one, `asked` commands ask by one.
 """
 
 from __future__ import annotations
@@ -30,6 +30,15 @@ class LoopThread:
 
     async def run(self, story: Coroutine[Any, Any, T]) -> T:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(story, self._loop))
+
+    def wait(self, story: Coroutine[Any, Any, T]) -> T:
+        """The same for who has no loop. Who is interrupted while it waits cancels the story."""
+        future = asyncio.run_coroutine_threadsafe(story, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
 
     def stop(self) -> None:
         """What runs there still is left as it is."""

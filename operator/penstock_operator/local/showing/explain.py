@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from penstock.api.graph import Runtime
 from penstock.api.load import load_manifest
 from penstock.locality.record import Placed, SeenEdge, TablesRecord
 from penstock.sla.decision_record import DecisionRecord, SeenExecutor
@@ -100,10 +101,11 @@ def _seen(view: SeenExecutor) -> str:
     )
 
 
-def topology_name(given: str) -> str:
-    """The name of a topology that is given by name or by its manifest. Raises InvalidManifest."""
+def topology_name(given: str, runtime: Runtime = "local") -> str:
+    """The name of a topology that is given by name or by its manifest, which is one for `runtime`. Raises
+    InvalidManifest."""
     path = Path(given)
     is_a_path = path.suffix in {".yaml", ".yml"} or len(path.parts) > 1
     if not (is_a_path or path.is_file()):
         return given
-    return load_manifest(path).topology.metadata.name
+    return load_manifest(path, runtime=runtime).topology.metadata.name

@@ -5,10 +5,10 @@ from __future__ import annotations
 import socket
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from urllib.error import HTTPError
 
 import pytest
+from msgspec import structs
 
 from clocks.standing_clock import StandingClock
 from penstock.errors import PermanentError
@@ -123,8 +123,11 @@ def test_counters_stay_when_what_was_counted_goes(ask: Ask, collector: WorkerCol
 def test_late_rows_and_what_shards_told_of_event_time_are_served(
     ask: Ask, collector: WorkerCollector
 ) -> None:
-    late = replace(shard(9, 9, 0), counts=encode_counts({"count/late": 2}), told=Watermark(9000))
-    ahead, idle = replace(late, told=Watermark(12_500)), replace(late, told=Watermark(10, is_idle=True))
+    late = structs.replace(shard(9, 9, 0), counts=encode_counts({"count/late": 2}), told=Watermark(9000))
+    ahead, idle = (
+        structs.replace(late, told=Watermark(12_500)),
+        structs.replace(late, told=Watermark(10, is_idle=True)),
+    )
     collector.read(WorkerReading((), {"count": {"count/0": late, "count/1": ahead, "count/2": idle}}))
     found = figures(ask("/metrics")[1])
     of_count = f'{{operator="count",{LABELS}}}'
@@ -132,7 +135,7 @@ def test_late_rows_and_what_shards_told_of_event_time_are_served(
     assert found[f"penstock_watermark_timestamp_seconds{of_count}"] == 9.0
     assert not any("count/late" in name for name in found)
     for told in (None, Watermark(None), Watermark(10, is_idle=True)):
-        collector.read(WorkerReading((), {"count": {"count/0": replace(late, told=told)}}))
+        collector.read(WorkerReading((), {"count": {"count/0": structs.replace(late, told=told)}}))
         served = figures(ask("/metrics")[1])
         assert f"penstock_watermark_timestamp_seconds{of_count}" not in served, "not known is no figure"
 

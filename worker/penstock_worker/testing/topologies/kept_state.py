@@ -23,6 +23,7 @@ from penstock_worker.state import encoding
 from penstock_worker.state.cache import StateCache, Variable
 from penstock_worker.state.handle import TaskHandle
 from penstock_worker.testing.topologies.failures import Misuse
+from penstock_worker.testing.topologies.shown_rows import ShownRows
 from penstock_worker.testing.topologies.virtual_clock import instant
 from penstock_worker.values.rows import OutputShape, RowMismatch
 
@@ -52,6 +53,13 @@ class KeyOf:
             ) from None
         (routed,) = self._routed([wire])
         return f"{self._operator}/{self._route(routed)}", self._kept(wire)
+
+
+def plain_key(head: Processor, key: Sequence[Any]) -> Any:
+    """A key's wire values as a test writes the key: a value, of several columns a tuple."""
+    columns = Schema(tuple(head.input.columns[place] for place in head.key_columns))
+    (shown,) = ShownRows(columns).rows([tuple(key)])
+    return _as_key(tuple(shown.values()))
 
 
 class KeptState:

@@ -169,6 +169,9 @@ class OneNode:
             elif (soon_us := self._soonest_us()) <= moment_ends_us:
                 self.clock.pass_to(soon_us)
                 quiet = 0
+            elif self._is_ordered(after):
+                # A source that rests sees it at its next look at its shards, and no time passes until then.
+                quiet = 0
             elif self._has_work(after):
                 self.clock.pass_to(self.clock.now_us() + STEP_US)
                 quiet = 0
@@ -199,6 +202,15 @@ class OneNode:
 
     def _look(self) -> list[ShardCounters]:
         return [found for found in self.store.call(Measure(self._shards)) if found is not None]
+
+    def _is_ordered(self, seen: Iterable[ShardCounters]) -> bool:
+        """Whether an order about a dead letter waits for a source, which has no other inbox."""
+        sources = {
+            shard for stage in self.plan.stages if stage.is_source for shard in self.parts[stage.operator]
+        }
+        return any(
+            found.inbox_entries for shard, found in zip(self._shards, seen, strict=True) if shard in sources
+        )
 
     def _has_work(self, seen: Iterable[ShardCounters]) -> bool:
         now_us = self.clock.now_us()

@@ -24,6 +24,7 @@ from penstock_worker.spark.batch_calls import BatchCalls, batch_users
 from penstock_worker.stages.transform_stage import Run
 from penstock_worker.testing.topologies.failures import Misuse
 from penstock_worker.testing.topologies.given_rows import given_lines, given_rows
+from penstock_worker.testing.topologies.kept_letters import DeadLetter, KeptLetters
 from penstock_worker.testing.topologies.kept_state import KeptState, KeyOf
 from penstock_worker.testing.topologies.observed_plan import late_rows_of, observed, rows_of
 from penstock_worker.testing.topologies.one_node import OneNode
@@ -252,6 +253,28 @@ class TopologyTest:
         _known("operator that goes by event time", (operator,), tuple(by_time))
         collected = self._node.collected[late_rows_of(operator)]
         return ShownRows(self._input_of(operator)).rows(collected.rows)
+
+    # --- what code failed on ------------------------------------------------------------------
+
+    def dead_letters(self, operator: str) -> list[DeadLetter]:
+        """What an operator whose `onError` says DeadLetter has kept apart: rows, key, what was raised."""
+        letters = self._letters()
+        _known("operator", (operator,), letters.operators)
+        return letters.of(operator)
+
+    def replay(self, operator: str) -> int:
+        """Have all dead letters of an operator worked on again, as `penstock dead-letters replay` does; how
+        many they were. Those that its code takes now are gone, with all that follows; others stay."""
+        __tracebackhide__ = True
+        letters = self._letters()
+        _known("operator", (operator,), letters.operators)
+        ordered = letters.order(operator)
+        self._node.settle()
+        return ordered
+
+    def _letters(self) -> KeptLetters:
+        shards = [shard for parts in self._node.parts.values() for shard in parts]
+        return KeptLetters(self._plan, shards, self._node.store)
 
     # --- state --------------------------------------------------------------------------------
 

@@ -1,28 +1,19 @@
-"""What a run's keyed operators keep, asked of a worker's process, which knows how state lies in a store.
+"""The key that somebody gives on the command line, as the operator that has it knows it.
 
-Neighbours: `penstock_worker.state.stored_state` answers, `opened_store` opens the store, `cli.state`
-shows.
+Neighbours: `asked_shards` asks about it, `cli.state` reads it.
 """
 
 from __future__ import annotations
 
-import subprocess
-import sys
-import time
 from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-import msgspec
-
+from penstock.dataflow.partitions import shard_name
 from penstock.dataflow.plan import Plan, Processor
 from penstock.dataflow.routing import Router
 from penstock.errors import PermanentError
-from penstock.store.port import Measure, ReadGeneration
-from penstock.store.state_question import ShardSeen, StateAnswer, StateQuestion
-from penstock_operator.local.opened_store import OpenedStore
 
-_ANSWER_S = 60
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _FLOATS = ("float", "double")
 
@@ -54,6 +45,16 @@ def key_of(head: Processor, texts: Sequence[str]) -> list[Any]:
     return [_value(name, type_, text) for name, type_, text in zip(names, types, texts, strict=True)]
 
 
+def shard_of_key(operator: str, head: Processor, key: Sequence[Any]) -> str:
+    """The shard that a key (wire values) is routed to by its hash."""
+    types = key_types(head)
+    routed = tuple(
+        Decimal(value) if type_.startswith("decimal") else value
+        for value, type_ in zip(key, types, strict=True)
+    )
+    return shard_name(operator, str(Router(types, head.shards).route(routed)))
+
+
 def _value(name: str, type_: str, text: str) -> Any:
     try:
         if type_ in _INTEGERS:
@@ -69,44 +70,3 @@ def _value(name: str, type_: str, text: str) -> Any:
     if type_ == "string":
         return text
     raise KeyUnknown(f"column {name} is a {type_}: keys of such columns can be listed, and not asked for")
-
-
-def state_of(opened: OpenedStore, operator: str, head: Processor, key: list[Any]) -> StateAnswer:
-    """What an operator keeps of a key. Raises PermanentError."""
-    types = key_types(head)
-    routed = tuple(
-        Decimal(value) if type_.startswith("decimal") else value
-        for value, type_ in zip(key, types, strict=True)
-    )
-    shard = f"{operator}/{Router(types, head.shards).route(routed)}"
-    return _asked(opened, [shard], types, key, 1)
-
-
-def keys_of(opened: OpenedStore, operator: str, head: Processor, most: int) -> StateAnswer:
-    """The keys that an operator keeps state of. Raises PermanentError."""
-    return _asked(opened, list(opened.shards.get(operator, ())), key_types(head), None, most)
-
-
-def _asked(
-    opened: OpenedStore, shards: Sequence[str], types: list[str], key: list[Any] | None, most: int
-) -> StateAnswer:
-    generation = opened.store.call(ReadGeneration())
-    counters = opened.store.call(Measure(tuple(shards)))
-    seen = [
-        ShardSeen(shard, generation, one.epoch)
-        for shard, one in zip(shards, counters, strict=True)
-        if one is not None
-    ]
-    now_ms = time.time_ns() // 1_000_000
-    question = StateQuestion(opened.url, opened.topology_uid, seen, types, key, most, now_ms)
-    ran = subprocess.run(
-        [sys.executable, "-m", "penstock_worker.state.stored_state"],
-        input=msgspec.json.encode(question),
-        capture_output=True,
-        timeout=_ANSWER_S,
-        check=False,
-    )
-    if ran.returncode:
-        last = (ran.stderr.decode(errors="replace").strip() or "it wrote nothing").splitlines()[-1]
-        raise PermanentError(f"the state could not be read: {last}")
-    return msgspec.json.decode(ran.stdout, type=StateAnswer)

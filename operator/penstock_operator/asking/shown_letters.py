@@ -1,22 +1,22 @@
-"""Dead letters as people and machines read them. Neighbours: `kept.dead_letters`, `cli.dead_letters`."""
+"""Dead letters as people and machines read them. Neighbours: `asked_shards` has them, `cli.dead_letters`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 
+from penstock.store.dead_letters import Place
 from penstock.store.letters import TIMER, Letter
-from penstock_operator.local.kept.dead_letters import Place
+from penstock_operator.asking.asked_shards import Listed
 
 _LINE_CHARACTERS = 100
 
 
-def letter_lines(letters: Iterable[tuple[Place, Letter]]) -> str:
-    """One line each: its name, what it is about, and what was raised."""
-    return "\n".join(f"{place}  {_about(letter)}  {_raised(letter)}" for place, letter in letters)
+def letter_line(listed: Listed) -> str:
+    """Its name, what it is about, and what was raised."""
+    return f"{listed.place}  {_about(listed.letter, listed.rows)}  {_raised(listed.letter)}"
 
 
 def letter_text(place: Place, letter: Letter) -> str:
@@ -55,11 +55,11 @@ def letter_json(place: Place, letter: Letter) -> str:
     return _json(found)
 
 
-def _about(letter: Letter) -> str:
+def _about(letter: Letter, rows: int) -> str:
     key = f"key {_json(letter.key)}, " if letter.key is not None else ""
     if letter.kind == TIMER:
         return f"{key}timer {letter.expiry_ms}"
-    return f"{key}{len(letter.rows)} {'row' if len(letter.rows) == 1 else 'rows'}"
+    return f"{key}{rows} {'row' if rows == 1 else 'rows'}"
 
 
 def _raised(letter: Letter) -> str:

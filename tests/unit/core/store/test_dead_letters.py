@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from penstock.store.letters import CLERK, DROP, REPLAY, LetterId, encode_order
-from penstock.store.port import Answer, Append
-from penstock_operator.local.kept.dead_letters import DeadLetters, LetterUnknown, Place, place_of
-from penstock_operator.local.showing.letters import letter_json, letter_lines, letter_text
+from backends.store_backends import StoreMeanwhile
+from penstock.store.dead_letters import DeadLetters, LetterUnknown, Place, place_of
+from penstock.store.letters import CLERK, DROP, REPLAY, Letter, LetterId, encode_order, packed, written
+from penstock.store.port import Answer, Append, Load
+from penstock.store.shard_homes import ShardHomes, ShardUnsettled
 from scenes.letter_scene import LetterScene
+from scenes.owned_state import SHARD, OwnedState
 
 BOTH = ("count/0", "count/1")
 
@@ -28,7 +29,8 @@ def scene(tmp_path: Path) -> LetterScene:
 
 
 def letters_of(scene: LetterScene) -> DeadLetters:
-    return DeadLetters(scene.store, {"lines": ["lines/a.txt"], "count": BOTH}, lambda _: None)
+    homes = dict.fromkeys(("lines/a.txt", *BOTH), "s1")
+    return DeadLetters(ShardHomes(homes, {"s1": scene.store}), lambda _: None)
 
 
 def test_all_letters_are_found_by_operator_and_name(scene: LetterScene):
@@ -57,9 +59,9 @@ def test_orders_of_several_commands_are_all_carried_out(scene: LetterScene):
     letters.order(REPLAY, first)
     letters.order(DROP, second)
     with pytest.raises(TimeoutError):
-        letters.outcome(first, before, 0)
+        letters.outcome(first, before.attempts, 0)
     scene.turns(scene.task("count", BOTH, ready="next"), 20)
-    again = letters.outcome(first, before, 0)
+    again = letters.outcome(first, before.attempts, 0)
     assert again is not None
     assert again.attempts == 2
     assert [place for place, _ in letters.all("count")] == [first]
@@ -72,14 +74,31 @@ def test_a_name_that_is_none_is_told_with_what_one_looks_like() -> None:
     assert place_of("words@lines/a:b@c.txt:7.1") == Place("words", "lines/a:b@c.txt", LetterId(7, 1))
 
 
-def test_a_letter_is_shown_to_people_and_to_machines(scene: LetterScene):
-    place, letter = next(letters_of(scene).all("count"))
-    assert (
-        letter_lines([(place, letter)]) == f'{place}  key ["poison"], 1 row  ValueError: this word is poison'
-    )
-    text = letter_text(place, letter)
-    assert 'loop_code.py", line' in text
-    assert "attempts  1" in text
-    told = json.loads(letter_json(place, letter))
-    assert told["rows"] == [["poison"]]
-    assert told["id"] == str(place)
+def large() -> tuple[OwnedState, Place, Letter]:
+    """A letter of more than one read."""
+    state = OwnedState(lambda _: None)
+    of = LetterId(5, 0)
+    letter = Letter("rows", ["k"], [["x" * 200_000] for _ in range(8)], [0] * 8, "ValueError: no", 1, "here")
+    state.scene.commit(SHARD, state=written("mid", of, packed(letter)))
+    return state, Place("mid", SHARD, of), letter
+
+
+def test_a_letter_that_is_larger_than_one_read_is_read_whole() -> None:
+    state, place, letter = large()
+    assert DeadLetters(ShardHomes({SHARD: "s1"}, {"s1": state.scene.store})).one(place) == letter
+
+
+def test_a_letter_is_read_anew_where_the_shards_owner_changes_meanwhile() -> None:
+    state, place, letter = large()
+    changes = iter((1, 0, 1))
+    store = StoreMeanwhile(state.scene.store, Load, lambda: next(changes, 0) and state.lose())
+    pauses: list[float] = []
+    assert DeadLetters(ShardHomes({SHARD: "s1"}, {"s1": store}), pauses.append).one(place) == letter
+    assert len(pauses) == 2
+
+
+def test_a_shard_whose_owner_changes_each_time_is_not_asked_without_end() -> None:
+    state, place, _ = large()
+    store = StoreMeanwhile(state.scene.store, Load, state.lose)
+    with pytest.raises(ShardUnsettled, match="changes its owner again and again"):
+        DeadLetters(ShardHomes({SHARD: "s1"}, {"s1": store}), lambda _: None).one(place)
