@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from bench.first_commits import Arrival
 from bench.schedule_moves import STAGES, until_ms
+from msgspec.structs import replace
 
 from penstock.store.port import ShardCounters, ShardStatus, TaskMap
 
@@ -50,7 +49,10 @@ def test_commits_of_the_owner_before_are_not_the_workers() -> None:
 
 def test_a_claim_in_the_same_store_is_seen_too() -> None:
     found = seen(
-        AT_SOURCE, replace(AT_SOURCE, commit=43), replace(CLAIMED, commit=43), replace(CLAIMED, commit=44)
+        AT_SOURCE,
+        replace(AT_SOURCE, commit=43),
+        replace(CLAIMED, commit=43),
+        replace(CLAIMED, commit=44),
     )
     assert found == {"arriving": 0, "active": 0, "claimed": 2, "committed": 3}
 

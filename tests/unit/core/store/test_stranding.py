@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Claimed, ShardCounters
@@ -35,7 +34,9 @@ def looks(
 
 
 @pytest.mark.parametrize(
-    "seen", [None, replace(IDLE, epoch=4), replace(IDLE, generation=2)], ids=["gone", "epoch", "generation"]
+    "seen",
+    [None, replace(IDLE, epoch=4), replace(IDLE, generation=2)],
+    ids=["gone", "epoch", "generation"],
 )
 def test_a_shard_under_another_epoch_is_claimed_again_at_once(
     watch: StrandingWatch, seen: ShardCounters | None

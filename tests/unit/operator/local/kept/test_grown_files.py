@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
+
+from msgspec.structs import replace
 
 from penstock.dataflow.file_position import FilePosition
 from penstock.store.port import ShardCounters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from penstock.dataflow.outline import OutlinedOperator
 from penstock.figures.operators import OperatorFigures

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from penstock.store.port import ShardCounters, StoreMemory
 from penstock_operator.local.store.memory_watch import MemoryWatch
