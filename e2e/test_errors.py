@@ -28,7 +28,7 @@ MENDED = Path("/app/mended/yes")
 
 
 class Failing(Count):
-    def handleInputRows(self, key, rows, timerValues):
+    def handleInputRows(self, key: tuple[str], rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         if key[0] == "{POISON}" and not MENDED.exists():
             raise ValueError("this word is poison")
         yield from super().handleInputRows(key, rows, timerValues)
@@ -61,6 +61,8 @@ def failing_word_count(cluster: Cluster, shared: SharedFolder, code: str) -> Wor
     (counting.folder / "mended").mkdir()
     mounts = [(part, f"/app/{part}") for part in ("texts", "out", "mended")]
     spec = share(counting.manifest, *mounts)["spec"]
+    # The example's image has a module of the same name.
+    del spec["image"]
     spec["code"] = {"configMap": code}
     lines, _, count, totals = spec["operators"]
     lines["source"]["files"]["glob"] = "/app/texts/**/*.txt"

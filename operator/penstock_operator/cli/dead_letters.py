@@ -14,6 +14,7 @@ import click
 
 from penstock_operator.cli.asked import Where, asked, invalid, where_options
 from penstock_operator.cli.faults import EXIT_FAILED
+from penstock_operator.cli.options import a_number
 
 if TYPE_CHECKING:
     from penstock.store.dead_letters import Place
@@ -27,9 +28,10 @@ _all = click.option("--all", "all_of_them", is_flag=True, help="All that there a
 _timeout = click.option(
     "--timeout",
     "timeout_s",
-    type=click.FloatRange(min=0),
+    type=click.FloatRange(min=0, max=86_400),
     default=30.0,
     show_default=True,
+    callback=a_number,
     help="Wait so many seconds for a run to do it.",
 )
 

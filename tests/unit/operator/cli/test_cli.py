@@ -416,3 +416,32 @@ def test_a_folder_that_is_there_is_left_as_it_is(tmp_path: Path, monkeypatch: py
     assert refused.exit_code == EXIT_INVALID
     assert "mine is there already, and nothing was changed" in refused.output
     assert list((tmp_path / "mine").iterdir()) == []
+
+
+@pytest.mark.parametrize("command", ["dead-letters", "state", "logs"])
+def test_a_run_here_and_a_cluster_are_not_asked_in_one_command(command: str, tmp_path: Path) -> None:
+    arguments = {"dead-letters": ("list", "words"), "state": ("list", "words", "count"), "logs": ("words",)}
+    ended = invoke(command, *arguments[command], "--cluster", "--state-dir", str(tmp_path))
+    assert ended.exit_code == EXIT_INVALID
+    assert "--state-dir is for a run on this machine, and --cluster for one in Kubernetes" in ended.output
+
+
+def test_a_cluster_that_no_file_leads_to_is_told(tmp_path: Path) -> None:
+    given = ("--cluster", "--kubeconfig", str(tmp_path / "none"))
+    for arguments in (
+        ("dead-letters", "list", "words"),
+        ("state", "list", "words", "count"),
+        ("logs", "words"),
+    ):
+        ended = invoke(*arguments, *given)
+        assert_one_sentence(ended, "there is no way to the Kubernetes API by kubeconfig")
+        assert ended.exit_code == EXIT_CANNOT_RUN
+
+
+def test_a_context_that_the_kubeconfig_does_not_have_is_told(tmp_path: Path) -> None:
+    config = {"apiVersion": "v1", "kind": "Config", "clusters": [], "users": [], "contexts": []}
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    given = ("--cluster", "--kubeconfig", str(tmp_path / "config"), "--context", "other")
+    ended = invoke("dead-letters", "list", "words", *given)
+    assert_one_sentence(ended, "other")
+    assert ended.exit_code == EXIT_CANNOT_RUN
