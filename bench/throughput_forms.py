@@ -45,6 +45,7 @@ STEPS = {
 SPARKS = {"Spark, filter and select": "filter", "Spark, mapInArrow": "filter_in_arrow"}
 """Structured Streaming, in the micro-batches that `spark_sweep` froze for throughput."""
 SPARK_WARMUP_S = 25.0
+"""A JVM's first jobs take seconds."""
 
 
 def main() -> None:
@@ -54,9 +55,10 @@ def main() -> None:
     screen = Screen(2 * len(COUNTS) + len(STEPS) + len(SPARKS))
 
     def measured(name: str, topology: str, code: str, sets: tuple[str, ...], *, keyed: bool) -> PenstockRun:
+        warmup_s = SPARK_WARMUP_S if name == "transform" else WARMUP_S
         with screen.step(name), scratch("forms") as folder:
             return penstock_side.measure(
-                None, "Process", 1, WARMUP_S, seconds, folder, screen.tell,
+                None, "Process", 1, warmup_s, seconds, folder, screen.tell,
                 topology=topology, code=code, sets=sets, keyed=keyed,
             )  # fmt: skip
 

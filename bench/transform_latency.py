@@ -11,12 +11,10 @@ import json
 
 from bench import cpu, machine, penstock_side
 from bench.screen import Screen, scratch, seconds_per_figure
-from bench.throughput_forms import STEPS
+from bench.throughput_forms import SPARK_WARMUP_S, STEPS
 
 RATE_PER_S = 1000.0
 SECONDS = 20.0
-WARMUP_S = 15.0
-"""A JVM's first jobs take seconds."""
 FORMS = {
     "transform": STEPS["transform"],
     "transform, every 200ms": (*STEPS["transform"], "kept.every=200ms"),
@@ -33,7 +31,7 @@ def main() -> None:
     for name, sets in FORMS.items():
         with screen.step(name), scratch("transform") as folder:
             run = penstock_side.measure(
-                RATE_PER_S, "Process", 1, WARMUP_S, seconds, folder, screen.tell,
+                RATE_PER_S, "Process", 1, SPARK_WARMUP_S, seconds, folder, screen.tell,
                 topology="filtering", code="filtering_keys.py", sets=sets, keyed=False,
             )  # fmt: skip
         found[name] = {

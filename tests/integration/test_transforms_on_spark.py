@@ -208,3 +208,6 @@ def test_a_users_test_has_transforms_worked_out_by_a_session_of_its_own(
         assert topology.rows("out") == [{"word": "a", "n": 1}, {"word": "c", "n": -1}]
         topology.feed("words", [("d", 4)])
         assert topology.take("shares")[2:] == [{"word": "d", "n": 0}]
+        assert topology.replay("shares") == 1
+        (letter,) = topology.dead_letters("shares")
+        assert (letter.rows, letter.key, letter.attempts) == ([{"word": "b", "n": 2}], None, 2)

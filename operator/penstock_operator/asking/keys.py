@@ -25,7 +25,7 @@ class KeyUnknown(PermanentError):
 def keyed_head(plan: Plan, operator: str) -> Processor:
     """The head of a keyed operator. Raises KeyUnknown."""
     heads = {stage.operator: stage.head for stage in plan.stages if isinstance(stage.head, Processor)}
-    heads = {name: head for name, head in heads.items() if head.batches_to is None}
+    heads = {name: head for name, head in heads.items() if head.key_columns}
     if operator not in heads:
         raise KeyUnknown(f"no operator {operator!r} keeps state by key; there are {', '.join(heads)}")
     return heads[operator]

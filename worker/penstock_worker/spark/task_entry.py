@@ -186,13 +186,14 @@ def stage_work(
             write = batch_writes(launch.batch_door, stage.operator)
             return BatchStage(stage.operator, head.input, batch_bounds(sink), write, store.call, clock)
         case Processor(transform=transform) as head if transform is not None:
-            return TransformStage(
+            transformed = TransformStage(
                 Place(stage.operator, head.input, stage.out.schema),
                 BatchBounds(transform.rows_max),
                 transform.every_ms * 1000,
                 batch_runs(launch.batch_door, stage.operator),
                 fanout, letters, launch.bounds, store.call, clock,
             )  # fmt: skip
+            return routed(stage, transformed, (), fanout, store, launch.bounds, clock)
         case Processor() as head:
             kind = NotedRunner if note.careful else ProcessorRunner
             runner = kind(

@@ -34,8 +34,12 @@ spec:
     keyBy: [e]
     processor: "code:Any"
     outputSchema: "a string"
+  - name: made
+    inputs: [rows]
+    transform: "code:made"
+    outputSchema: "a string"
   - name: out
-    inputs: [all, days]
+    inputs: [all, days, made]
     sink: {console: {}}
 """)
     )
@@ -57,6 +61,7 @@ def test_a_keys_shard_is_the_one_that_its_rows_went_to() -> None:
 @pytest.mark.parametrize(
     ("operator", "given", "told"),
     [
+        ("made", ["x"], "no operator 'made' keeps state by key; there are all, days"),
         ("rows", ["x"], "no operator 'rows' keeps state by key; there are all, days"),
         ("all", ["x"], "a key has 4 values here, one for each column: a(string) b(bigint)"),
         ("all", ["x", "seven", "1", "true"], "'seven' is no bigint for column b"),
