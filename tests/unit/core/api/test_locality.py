@@ -134,6 +134,13 @@ def test_one_operator_alone_meets_nobody() -> None:
     assert "no processor stands before or behind it" in found[0]
 
 
+def test_off_is_off_with_quotes_and_without() -> None:
+    for off in ("Off", False):
+        operators = (source(), keyed("tags", "posts", locality=off), sink("tags"))
+        assert not routed_plan(compiled(*operators)).operators
+        assert faults(*operators) == []
+
+
 def test_only_a_processor_has_it() -> None:
     found = faults({**source(), "locality": "Auto"}, sink("posts"))
     assert found == [
