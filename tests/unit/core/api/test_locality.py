@@ -122,6 +122,21 @@ def test_what_no_table_can_do_is_refused(fields: dict[str, Any], said: str) -> N
     assert any("(lands).locality" in fault and said in fault for fault in found), found
 
 
+def test_rows_of_a_transform_go_by_no_table() -> None:
+    found = faults(
+        source(),
+        {"name": "mixed", "inputs": ["posts"], "transform": "m:mixed", "outputSchema": SCHEMA},
+        step("clean", "mixed"),
+        keyed("tags", "clean", locality="Auto"),
+        keyed("lands", "tags", key="land", locality="Auto"),
+        sink("lands"),
+    )
+    assert found == [
+        "spec.operators[3] (tags).locality: Auto does not go together with rows of transform 'mixed': what a "
+        "Spark job puts out does not go by tables; give Off"
+    ]
+
+
 def test_one_operator_alone_meets_nobody() -> None:
     found = faults(
         source(), keyed("tags", "posts", locality="Auto"), keyed("lands", "tags", key="land"), sink("lands")
