@@ -43,6 +43,12 @@ def _own_faults(operator: Operator, graph: Graph) -> Iterator[Fault]:
             "Auto does not go together with initialState: a shard begins with the rows of its keys; give Off"
         )
         yield Fault(path, message)
+    for name in _transforms_before(operator, graph):
+        message = (
+            f"Auto does not go together with rows of transform {name!r}: what a Spark job puts out does not "
+            "go by tables; give Off"
+        )
+        yield Fault(path, message)
     schema = graph.inputs.get(str(operator.name))
     key_by = operator.body.get("keyBy")
     if schema is None or not isinstance(key_by, list | tuple):
@@ -56,6 +62,23 @@ def _own_faults(operator: Operator, graph: Graph) -> Iterator[Fault]:
                 "are no structs and no floating-point numbers, or give Off"
             )
             yield Fault(path, message)
+
+
+def _transforms_before(operator: Operator, graph: Graph) -> list[str]:
+    """The transforms whose rows come to it, through steps or without."""
+    found: dict[str, None] = {}
+    waiting, seen = list(operator.inputs), set[str]()
+    while waiting:
+        name = waiting.pop()
+        before = graph.operators.get(name)
+        if before is None or name in seen:
+            continue
+        seen.add(name)
+        if before.role == "transform":
+            found[name] = None
+        elif before.is_step:
+            waiting += before.inputs
+    return list(found)
 
 
 def _neighbours(name: str, asked: Iterable[str], graph: Graph) -> bool:

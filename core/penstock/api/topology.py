@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from penstock.api.calls_spec import CallsSpec
 from penstock.api.join_spec import JoinSpec
@@ -89,6 +89,14 @@ IdleDuration = Annotated[
         }
     ),
 ]
+
+
+def _off_for_false(given: object) -> object:
+    """YAML reads an Off without quotes as false."""
+    return "Off" if given is False else given
+
+
+Placing = Annotated[Literal["Auto", "Off"], BeforeValidator(_off_for_false)]
 
 
 # --- operators ---------------------------------------------------------------------------------
@@ -349,9 +357,10 @@ class OperatorSpec(Document):
     """How long a call of the processor may take. A task whose call takes longer is killed and begins anew;
     where that comes again and again for a key, `onError` says what becomes of its rows. Without it it may
     take any time."""
-    locality: Literal["Auto", "Off"] | None = None
+    locality: Placing | None = None
     """Of a processor, Auto: which of its keys follow which of another such processor is counted while rows
-    flow, and where that pays a table puts keys that meet on one node. It may change. Without it Off."""
+    flow, and where that pays a table puts keys that meet on one node. It may change. Without it Off, which
+    YAML takes for false: kubectl needs it in quotes."""
     shards: Annotated[int, Field(ge=1, le=SHARDS_MAX)] | None = None
     """Parts of its keys, the units that move; fixed for life. Without it 64."""
     tasks: TasksSpec | None = None

@@ -6,7 +6,7 @@ stores.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from penstock.dataflow.routing_table import RoutingTable, digest_of, encode_table
@@ -17,6 +17,13 @@ def table_place(table: RoutingTable) -> TablePlace:
     """A table as a schedule carries it."""
     content = encode_table(table)
     return TablePlace(table.version, digest_of(content), content)
+
+
+def without_tasks(names: Iterable[str], schedules: Mapping[str, OperatorSchedule]) -> str:
+    """Why no table may be begun while operators around it have no task that could switch, in words; "" where
+    all have some: rows of keys that move would wait for one."""
+    asleep = [name for name in names if name in schedules and not schedules[name].tasks]
+    return f"no task of {', '.join(asleep)} runs" if asleep else ""
 
 
 def with_tables(

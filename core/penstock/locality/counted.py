@@ -7,17 +7,20 @@ the rows, `control.locality` merges and decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import struct
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.control.locality.key_graph import CountedEdge
-from penstock.control.locality.pair_summary import PairSummary, merged
+from penstock.control.locality.pair_summary import Key, PairSummary, merged
 from penstock.control.locality.pairs_row import PairsRow, UnreadableRow, row_name, unpack_row
 from penstock.control.locality.summary_wire import UnreadableSummary, unpack_summary
 from penstock.locality.seen import LocalitySeen
 
 PAIRS_MAX = 100_000
 """Of one edge, merged."""
+UNPACKED_BYTES_MAX = 256 << 20
+"""Of all rows of a look: what is packed well takes a thousand times as much."""
 STALE_US = 60_000_000
 """A row that was not renewed for so long tells nothing about now,"""
 GONE_US = 600_000_000
@@ -44,21 +47,29 @@ class Counts:
     gone: tuple[str, ...]
 
 
-def counts_of(seen: LocalitySeen, edges: Iterable[tuple[str, str]], versions: Mapping[str, int]) -> Counts:
-    """`versions` is operator -> version of the table that it has; 0 for none."""
+def counts_of(
+    seen: LocalitySeen,
+    edges: Iterable[tuple[str, str]],
+    versions: Mapping[str, int],
+    hashed: Mapping[str, Callable[[Key], int]],
+) -> Counts:
+    """`versions` is operator -> version of the table that it has, 0 for none; `hashed` operator -> where its
+    keys go without one: a row with a key that cannot be routed was not written by a task of ours."""
     rows: dict[str, PairsRow] = {}
     gone: list[str] = []
+    left_bytes = UNPACKED_BYTES_MAX
     for name, packed in seen.rows.items():
         try:
-            row = unpack_row(packed)
+            row, size_bytes = unpack_row(packed, left_bytes)
         except UnreadableRow:
             continue
+        left_bytes -= size_bytes
         if row.at_us < seen.at_us - GONE_US:
             gone.append(name)
         elif row.at_us >= seen.at_us - STALE_US:
             rows[name] = row
     return Counts(
-        tuple(_edge(seen, rows, upstream, downstream, versions) for upstream, downstream in edges),
+        tuple(_edge(seen, rows, upstream, downstream, versions, hashed) for upstream, downstream in edges),
         tuple(gone),
     )
 
@@ -69,6 +80,7 @@ def _edge(
     upstream: str,
     downstream: str,
     versions: Mapping[str, int],
+    hashed: Mapping[str, Callable[[Key], int]],
 ) -> EdgeCounts:
     now = (versions.get(upstream, 0), versions.get(downstream, 0))
     found: list[tuple[PairsRow, PairSummary]] = []
@@ -76,7 +88,9 @@ def _edge(
     for executor, tasks in seen.tasks.get(upstream, {}).items():
         for task in range(tasks):
             row = rows.get(row_name(upstream, downstream, executor, task))
-            summary = _summary(row) if row is not None and row.versions == now else None
+            summary = None
+            if row is not None and row.versions == now:
+                summary = _summary(row, hashed[upstream], hashed[downstream])
             if row is None or summary is None:
                 missing.append(f"{executor}.{task}")
             else:
@@ -93,11 +107,15 @@ def _edge(
     return EdgeCounts(upstream, downstream, counted, local, tuple(missing))
 
 
-def _summary(row: PairsRow) -> PairSummary | None:
+def _summary(row: PairsRow, received: Callable[[Key], int], sent: Callable[[Key], int]) -> PairSummary | None:
     try:
-        return unpack_summary(row.summary)
-    except UnreadableSummary:
+        summary = unpack_summary(row.summary)
+        for one, other in summary.pairs:
+            received(one)
+            sent(other)
+    except (UnreadableSummary, TypeError, ValueError, ArithmeticError, struct.error):
         return None
+    return summary
 
 
 def _local_share(

@@ -173,8 +173,10 @@ class LocalityLoop:
         )
 
     def recorded(self, operator: str, table: RoutingTable) -> None:
-        """A table is on record, and comes into the stores. Also of earlier ones, at the beginning."""
-        if operator not in self._operators or table.version <= self.version(operator):
+        """A table is on record, and comes into the stores. Also of earlier ones, at the beginning; one that
+        does not fit its operator is none of ours, and passed over."""
+        known = self._operators.get(operator)
+        if known is None or table.version <= self.version(operator) or not known.fits(table):
             return
         self._tables[operator] = table
         self._keys[operator] = {_decode_key(packed): shard for packed, shard in table.keys}
@@ -194,7 +196,7 @@ class LocalityLoop:
         self._decided_us = seen.at_us
         self._events = []
         versions = {name: self.version(name) for name in self._operators}
-        counts = counts_of(seen, self._plan.edges, versions)
+        counts = counts_of(seen, self._plan.edges, versions, self._hashed)
         self._under_way = self._unfinished(seen)
         table = None if self._under_way or seen.held else self._next(seen, counts)
         self._look_at_edges(counts)

@@ -9,9 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 
+import msgspec
+
 from penstock.dataflow.plan import Fanout, KeyedEdge, Plan, Processor
 from penstock.dataflow.routing import Key
+from penstock.dataflow.routing_table import RoutingTable
 from penstock.dataflow.wire_keys import wire_router
+
+_decode_key = msgspec.msgpack.Decoder(tuple).decode
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +35,18 @@ class RoutedOperator:
 
     def shard(self, number: int) -> str:
         return f"{self.operator}/{number}"
+
+    def fits(self, table: RoutingTable) -> bool:
+        """Whether a table can be one of this operator: of keys with its columns, on its shards."""
+        try:
+            keys = [_decode_key(packed) for packed, _ in table.keys]
+        except msgspec.DecodeError:
+            return False
+        shards = [shard for _, shard in table.keys]
+        shards += [shard for move in table.moves for shard in (move.source, move.target)]
+        return all(len(key) == len(self.types) for key in keys) and all(
+            0 <= shard < self.shards for shard in shards
+        )
 
 
 @dataclass(frozen=True, slots=True)

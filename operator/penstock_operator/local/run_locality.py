@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.dataflow.routing_table import RoutingTable, decode_table
-from penstock.locality.carrying import table_place, with_tables
+from penstock.locality.carrying import table_place, with_tables, without_tasks
 from penstock.locality.loop import LocalityLoop
 from penstock.locality.seen import LocalitySeen
 from penstock.store.codec import decode_counts
@@ -116,7 +116,7 @@ class RunLocality:
                 name: _in_all([one for one in found if one is not None], len(self._shards[name]))
                 for name, found in zip(weighed, weights, strict=True)
             },
-            held=held_back(state),
+            held=held_back(state) or without_tasks(loop.producers, state.schedules),
         )
 
 

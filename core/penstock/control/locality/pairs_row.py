@@ -15,7 +15,7 @@ import msgspec
 from penstock.errors import PermanentError
 
 _LEVEL = 1
-_LENGTH_MAX = 8 << 20
+ROW_BYTES_MAX = 8 << 20
 """Of an unpacked row."""
 
 
@@ -64,16 +64,18 @@ def pack_row(row: PairsRow) -> bytes:
     return zlib.compress(_encode(row), _LEVEL)
 
 
-def unpack_row(packed: bytes) -> PairsRow:
-    """Inverse of `pack_row`. Raises UnreadableRow for anything else."""
+def unpack_row(packed: bytes, bytes_max: int = ROW_BYTES_MAX) -> tuple[PairsRow, int]:
+    """Inverse of `pack_row`, and the bytes that the row takes unpacked, at most so many and at most
+    `ROW_BYTES_MAX`. Raises UnreadableRow for anything else."""
+    most = max(1, min(bytes_max, ROW_BYTES_MAX))
     unpacking = zlib.decompressobj()
     try:
-        data = unpacking.decompress(packed, _LENGTH_MAX)
+        data = unpacking.decompress(packed, most)
         if not unpacking.eof:
-            raise UnreadableRow(f"a row of counted pairs is cut short, or has more than {_LENGTH_MAX} bytes")
+            raise UnreadableRow(f"a row of counted pairs is cut short, or has more than {most} bytes")
         row = _decode(data)
     except (zlib.error, msgspec.DecodeError, UnicodeDecodeError) as error:
         raise UnreadableRow(f"a row of counted pairs cannot be read ({error})") from error
     if not 0 < row.share <= 1 or row.rows < 0 or row.sent_bytes < 0 or row.at_us < row.since_us:
         raise UnreadableRow(f"a row of counted pairs makes no sense: {row.rows} rows, share {row.share}")
-    return row
+    return row, len(data)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.dataflow.plan import Plan
 from penstock.dataflow.routing_table import RoutingTable, decode_table
-from penstock.locality.carrying import table_place
+from penstock.locality.carrying import table_place, without_tasks
 from penstock.locality.routed_plan import RoutedPlan, keyed_operators, routed_plan
 from penstock.locality.seen import LocalitySeen
 from penstock.schedule.record import OperatorSchedule, TablePlace
@@ -183,7 +183,7 @@ class TablesKeeper:
             counts=counts,
             capacity=capacity,
             state_bytes=state_bytes,
-            held=leeway.held or leeway.busy or unknown,
+            held=leeway.held or leeway.busy or without_tasks(loop.producers, schedules) or unknown,
         )
 
     def _producers(self, operator: str, schedules: Mapping[str, OperatorSchedule]) -> set[str]:

@@ -122,6 +122,21 @@ def test_what_no_table_can_do_is_refused(fields: dict[str, Any], said: str) -> N
     assert any("(lands).locality" in fault and said in fault for fault in found), found
 
 
+def test_rows_of_a_transform_go_by_no_table() -> None:
+    found = faults(
+        source(),
+        {"name": "mixed", "inputs": ["posts"], "transform": "m:mixed", "outputSchema": SCHEMA},
+        step("clean", "mixed"),
+        keyed("tags", "clean", locality="Auto"),
+        keyed("lands", "tags", key="land", locality="Auto"),
+        sink("lands"),
+    )
+    assert found == [
+        "spec.operators[3] (tags).locality: Auto does not go together with rows of transform 'mixed': what a "
+        "Spark job puts out does not go by tables; give Off"
+    ]
+
+
 def test_one_operator_alone_meets_nobody() -> None:
     found = faults(
         source(), keyed("tags", "posts", locality="Auto"), keyed("lands", "tags", key="land"), sink("lands")
@@ -132,6 +147,13 @@ def test_one_operator_alone_meets_nobody() -> None:
     ]
     found = faults(source(), keyed("tags", "posts", locality="Auto"), sink("tags"))
     assert "no processor stands before or behind it" in found[0]
+
+
+def test_off_is_off_with_quotes_and_without() -> None:
+    for off in ("Off", False):
+        operators = (source(), keyed("tags", "posts", locality=off), sink("tags"))
+        assert not routed_plan(compiled(*operators)).operators
+        assert faults(*operators) == []
 
 
 def test_only_a_processor_has_it() -> None:

@@ -222,11 +222,16 @@ def test_counts_that_are_missing_hold() -> None:
     assert "tags-w0.1" in world.kept.decided[-1][0].reason
 
 
-@pytest.mark.parametrize("fault", ["stale", "of other tables", "damaged"])
+@pytest.mark.parametrize("fault", ["stale", "of other tables", "damaged", "of keys that are none"])
 def test_a_row_that_tells_nothing_of_now_is_missing(fault: str) -> None:
     world = World()
     name = row_name("tags", "lands", "tags-w0", 0)
     row = world.row(at_us=world.at_us - STALE_US) if fault == "stale" else world.row(versions=(0, 7))
+    if fault == "of keys that are none":
+        pair = ((("no number",), ("x", "y")),)
+        one = np.ones(1, np.int64)
+        summary = pack_summary(PairSummary(1, 0, pair, one, 0 * one))
+        row = msgspec.structs.replace(world.row(at_us=world.at_us + 10 * S), summary=summary)
     packed = b"junk" if fault == "damaged" else pack_row(row)
     assert world.turn(rows={name: packed}) is None
     assert world.kept.decided[-1][0].rule == "missing-counts"
@@ -294,3 +299,17 @@ def test_keys_of_who_asks_for_tables_no_more_go_back_by_an_empty_one() -> None:
             after.carry_out(name)
     assert after.turn(1.0) is None
     assert not after.loop.under_way
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        RoutingTable(1, ((msgspec.msgpack.encode((1,)), SHARDS),), (), ()),
+        RoutingTable(1, ((msgspec.msgpack.encode((1, 2)), 0),), (), ()),
+        RoutingTable(1, ((b"\xc1", 0),), (), ()),
+    ],
+)
+def test_a_table_that_cannot_be_of_its_operator_is_passed_over(table: RoutingTable) -> None:
+    world = World()
+    world.loop.recorded("lands", table)
+    assert world.loop.version("lands") == 0

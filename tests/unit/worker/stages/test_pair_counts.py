@@ -53,7 +53,7 @@ class Counted:
         self.clock.us += PUBLISH_US
         self.counts.publish(self.store)
         packed = self.store.call(ReadPairs())
-        return unpack_row(packed[row_name("tags", "lands", "tags-w0", 0)])
+        return unpack_row(packed[row_name("tags", "lands", "tags-w0", 0)])[0]
 
     def pairs(self) -> dict[tuple[str, int], int]:
         summary = unpack_summary(self.row().summary)
@@ -121,7 +121,7 @@ def test_counts_are_published_at_intervals_and_withdrawn_at_the_end() -> None:
     task.row()
     task.batch(("jazz", 1))
     task.counts.publish(task.store)
-    assert unpack_row(next(iter(task.store.call(ReadPairs()).values()))).rows == 0
+    assert unpack_row(next(iter(task.store.call(ReadPairs()).values())))[0].rows == 0
     assert task.row().rows == 1
     task.counts.withdraw(task.store)
     assert task.store.call(ReadPairs()) == {}

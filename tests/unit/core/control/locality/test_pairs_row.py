@@ -15,7 +15,7 @@ ROW = PairsRow(
 
 
 def test_a_row_comes_back_as_it_was() -> None:
-    assert unpack_row(pack_row(ROW)) == ROW
+    assert unpack_row(pack_row(ROW))[0] == ROW
     assert row_name("tags", "lands", "tags-w0", 1) == "tags:lands:tags-w0:1"
 
 
@@ -34,3 +34,13 @@ def test_what_makes_no_sense_is_refused(fault: dict[str, float]) -> None:
     fields = {name: getattr(ROW, name) for name in ROW.__struct_fields__} | fault
     with pytest.raises(UnreadableRow, match="makes no sense"):
         unpack_row(pack_row(PairsRow(**fields)))
+
+
+def test_what_takes_more_than_it_may_when_it_is_unpacked_is_refused() -> None:
+    fields = [getattr(ROW, name) for name in ROW.__struct_fields__[:-1]]
+    large = pack_row(PairsRow(*fields, b"0" * 9_000_000))
+    assert len(large) < 50_000
+    with pytest.raises(UnreadableRow):
+        unpack_row(large)
+    with pytest.raises(UnreadableRow):
+        unpack_row(pack_row(ROW), 10)

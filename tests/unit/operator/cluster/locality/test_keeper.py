@@ -238,6 +238,16 @@ def test_nothing_is_begun_while_the_operator_holds_or_a_store_is_silent() -> Non
     assert cluster.look() == {}
 
 
+def test_no_table_is_begun_while_nobody_could_switch_to_it() -> None:
+    cluster = Cluster()
+    posts = cluster.schedules["posts"]
+    asleep = tuple(replace(place, tasks=0) for place in posts.executors)
+    cluster.schedules["posts"] = replace(posts, executors=asleep)
+    assert cluster.look() == {}
+    cluster.schedules["posts"] = posts
+    assert cluster.look() != {}
+
+
 def test_a_dry_run_shows_what_would_be() -> None:
     cluster = Cluster(manifest(dry_run=True))
     assert cluster.look() == {}
