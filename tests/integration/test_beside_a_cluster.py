@@ -177,13 +177,14 @@ class Cluster:
         self.loop.wait(self.twin.delete(PODS, "counting-w0", pod["metadata"]["uid"], 0))
         self.server.containers.clear()
 
-    async def add_pod(self, name: str, **container: Any) -> None:
-        """A worker's pod that is ready, with the login of the topology's workers."""
+    async def add_pod(self, name: str, *, is_ready: bool = True, **container: Any) -> None:
+        """A worker's pod that runs, with the login of the topology's workers. One without a part in a
+        Schedule is not ready."""
         labels = {"app.kubernetes.io/component": "worker", "penstock.dev/topology": "counting"}
         pod = objects.pod(name)
         pod["metadata"]["labels"] = labels
         await self.twin.create(PODS, pod)
-        running_now = {"name": "worker", "ready": True, "state": {"running": {}}}
+        running_now = {"name": "worker", "ready": is_ready, "state": {"running": {}}}
         self.twin.set_status(PODS, name, {"phase": "Running", "containerStatuses": [running_now]})
         environment = {
             **os.environ,
@@ -313,7 +314,7 @@ def test_a_finished_topology_gets_a_worker_for_as_long_as_one_asks(cluster: Clus
 
     command = cluster.called("dead-letters", "replay", "counting", NAME)
     eventually(asked, "somebody asks")
-    cluster.loop.wait(cluster.add_pod("counting-w1"))
+    cluster.loop.wait(cluster.add_pod("counting-w1", is_ready=False))
     told, errors = command.communicate(timeout=60)
     assert (command.returncode, told) == (0, "1 will be worked on again by workers that it gets for that\n")
     assert "is finished and has no worker: waiting for the one that it gets for this" in errors

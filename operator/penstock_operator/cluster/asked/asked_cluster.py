@@ -150,9 +150,10 @@ async def _worker_that_came(cluster: ClusterApi, name: str) -> Object:
     try:
         async with asyncio.timeout(WORKER_COMES_S):
             while True:
-                ready = [pod for pod in await workers_of(cluster, name) if runs(pod) and is_ready(pod)]
-                if ready:
-                    return ready[0]
+                # It has no part in any Schedule, so it is not ready, and will not be.
+                running = [pod for pod in await workers_of(cluster, name) if runs(pod)]
+                if running:
+                    return running[0]
                 await asyncio.sleep(_LOOK_S)
     except TimeoutError:
         raise PermanentError(
