@@ -20,7 +20,8 @@ import yaml
 from penstock.api.compile import compile_topology
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.schedule_object import from_object
-from penstock.api.topology import Topology, TopologyStatus
+from penstock.api.specs.topology_status import TopologyStatus
+from penstock.api.topology import Topology
 from penstock.connectors.files import FilesSource
 from penstock.dataflow.plan import Plan
 from penstock.metrics.rows import HeldRow, WorkerRow

@@ -15,8 +15,8 @@ from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any
 
+from penstock.api.specs.operator_spec import STEPS
 from penstock.api.syntax import syntax_tree
-from penstock.api.topology import STEPS
 from penstock.api.windows import aggregators_of
 from penstock.connectors.named_code import DATA_SOURCE, FOREACH, FOREACH_BATCH
 from penstock.connectors.registry import named_code

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.api.graph import Runtime
-from penstock.api.topology import STEPS
+from penstock.api.specs.operator_spec import STEPS
 from penstock.manifest.faults import Fault, listed, nearest, path_text
 
 _NAMED_BY = {**dict.fromkeys((*STEPS, "transform"), "function"), "processor": "class"}

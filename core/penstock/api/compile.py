@@ -10,23 +10,22 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from penstock.api.calls_spec import planned_calls
 from penstock.api.graph import Runtime, check
 from penstock.api.initial_state import planned_initial, waits_for
 from penstock.api.locality import AUTO
-from penstock.api.on_error_spec import planned_on_error
 from penstock.api.operators import Graph
-from penstock.api.sizes_spec import TasksSpec
-from penstock.api.topology import (
+from penstock.api.specs.calls_spec import planned_calls
+from penstock.api.specs.on_error_spec import planned_on_error
+from penstock.api.specs.operator_spec import (
     ALLOWED_DELAY_DEFAULT,
-    DURABILITY_IN_CLUSTER,
     IDLE_AFTER_DEFAULT,
     LATE,
     SHARDS_DEFAULT,
     STEPS,
     OperatorSpec,
-    Topology,
 )
+from penstock.api.specs.sizes_spec import TasksSpec
+from penstock.api.topology import DURABILITY_IN_CLUSTER, Topology
 from penstock.connectors.registry import InitialStateSpec, SinkSpec, SourceSpec
 from penstock.dataflow.plan import (
     EVENT_TIME,

@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
-from penstock.api.calls_spec import calls_faults
 from penstock.api.column_steps import column_step_output
 from penstock.api.columns import in_words, key_fault
 from penstock.api.derived_names import taken, too_long
@@ -21,10 +20,11 @@ from penstock.api.event_time import EventTimes
 from penstock.api.initial_state import check_initial
 from penstock.api.joins import check_join, join_output
 from penstock.api.locality import check_locality
-from penstock.api.on_error_spec import on_error_faults
 from penstock.api.operators import Graph, Operator
-from penstock.api.topology import COLUMN_STEPS, LATE, STEPS
-from penstock.api.window_spec import WINDOW_KINDS
+from penstock.api.specs.calls_spec import calls_faults
+from penstock.api.specs.on_error_spec import on_error_faults
+from penstock.api.specs.operator_spec import COLUMN_STEPS, LATE, STEPS
+from penstock.api.specs.window_spec import WINDOW_KINDS
 from penstock.api.windows import aggregators_of, window_output
 from penstock.connectors.registry import SINKS, SOURCES
 from penstock.dataflow.ddl import InvalidSchema, parse_schema

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from penstock.api.derived_names import taken, too_long
 from penstock.api.operators import Graph, Operator
-from penstock.api.topology import INITIAL
+from penstock.api.specs.operator_spec import INITIAL
 from penstock.connectors.registry import READ_ONCE
 from penstock.dataflow.plan import InitialState
 from penstock.dataflow.schema import Schema

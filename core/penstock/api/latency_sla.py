@@ -10,8 +10,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from penstock.api.metadata import NOT_SEEN_YET, Conditions, ObjectMeta, ObservedGeneration
-from penstock.api.sizes_spec import TASKS_MAX, WORKERS_MAX
+from penstock.api.specs.metadata import NOT_SEEN_YET, Conditions, ObjectMeta, ObservedGeneration
+from penstock.api.specs.sizes_spec import TASKS_MAX, WORKERS_MAX
 from penstock.manifest.document import (
     ApiVersion,
     Cpu,

@@ -19,11 +19,11 @@ from penstock.api.code import missing_code
 from penstock.api.code_and_args import with_args_beside
 from penstock.api.graph import Runtime, check
 from penstock.api.latency_sla import LatencySLA
-from penstock.api.on_error_spec import with_on_error_whole
 from penstock.api.overrides import apply_overrides
 from penstock.api.pods.pod_faults import pod_faults
 from penstock.api.rate_traces import rate_trace_faults
 from penstock.api.sla_faults import sla_faults, window_faults
+from penstock.api.specs.on_error_spec import with_on_error_whole
 from penstock.api.topology import Topology
 from penstock.api.yaml_text import read_documents
 from penstock.manifest.document import API_VERSION

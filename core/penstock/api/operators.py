@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from penstock.api.topology import COLUMN_STEPS, STEPS, OperatorSpec
+from penstock.api.specs.operator_spec import COLUMN_STEPS, STEPS, OperatorSpec
 from penstock.dataflow.expression_tree import ColumnStep
 from penstock.dataflow.interval_join import IntervalJoin
 from penstock.dataflow.plan import EVENT_TIME, NO_TIME, PROCESSING_TIME, Projection

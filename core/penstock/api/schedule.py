@@ -13,8 +13,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
-from penstock.api.metadata import Conditions, ObjectMeta, ObservedGeneration
-from penstock.api.sizes_spec import TASKS_MAX, WORKERS_MAX
+from penstock.api.specs.metadata import Conditions, ObjectMeta, ObservedGeneration
+from penstock.api.specs.sizes_spec import TASKS_MAX, WORKERS_MAX
 from penstock.dataflow.routing_table import CONTENT_TEXT_MAX
 from penstock.manifest.document import (
     SHARDS_MAX,

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from penstock.api.latency_sla import LatencySLA, LatencySLASpec, shorter_window
-from penstock.api.sizes_spec import TasksSpec
-from penstock.api.topology import SHARDS_DEFAULT, OperatorSpec, Topology
+from penstock.api.specs.operator_spec import SHARDS_DEFAULT, OperatorSpec
+from penstock.api.specs.sizes_spec import TasksSpec
+from penstock.api.topology import Topology
 from penstock.manifest.document import cpu_millis, duration_us
 from penstock.manifest.faults import Fault, listed, nearest
 

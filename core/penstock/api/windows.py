@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.api.columns import missing_column
 from penstock.api.operators import Graph, Operator
-from penstock.api.window_spec import WINDOW_KINDS
+from penstock.api.specs.window_spec import WINDOW_KINDS
 from penstock.dataflow.ddl import InvalidSchema, parse_schema
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.window import (

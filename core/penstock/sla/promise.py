@@ -11,8 +11,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from penstock.api.latency_sla import LatencySLA
-from penstock.api.sizes_spec import WORKERS_MAX
 from penstock.api.sla_faults import operators_in_scope, task_bounds
+from penstock.api.specs.sizes_spec import WORKERS_MAX
 from penstock.api.topology import Topology
 from penstock.control.target import LatencyTarget, Scope, TaskLimits
 from penstock.dataflow.plan import Fanout, Plan, Processor

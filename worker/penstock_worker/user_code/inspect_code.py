@@ -23,8 +23,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
 from penstock.api.inspected_code import InspectedCode
 from penstock.api.load import load_manifest
-from penstock.api.topology import STEPS as STEP_FORMS
-from penstock.api.topology import OperatorSpec, Topology
+from penstock.api.specs.operator_spec import STEPS as STEP_FORMS
+from penstock.api.specs.operator_spec import OperatorSpec
+from penstock.api.topology import Topology
 from penstock.connectors.named_code import DATA_SOURCE, FOREACH, FOREACH_BATCH, NamedCode
 from penstock.connectors.registry import named_code
 from penstock.dataflow.plan import EVENT_TIME, NO_TIME

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.api.topology import TABLE_DECISIONS_SHOWN
+from penstock.api.specs.topology_status import TABLE_DECISIONS_SHOWN
 from penstock.control.locality.locality_decision import LocalityDecision
 from penstock.locality.record import TablesBrought, TablesRecord, record_of
 

@@ -13,7 +13,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from penstock.api.operator_config import OperatorConfig
-from penstock.api.sizes_spec import WORKERS_MAX
+from penstock.api.specs.sizes_spec import WORKERS_MAX
 from penstock.api.topology import Topology
 from penstock.control.target import TaskLimits
 from penstock.dataflow.plan import Plan

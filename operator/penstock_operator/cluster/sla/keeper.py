@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
-from penstock.api.sizes_spec import WORKERS_MAX
+from penstock.api.specs.sizes_spec import WORKERS_MAX
 from penstock.schedule.record import OperatorSchedule, StorePlace
 from penstock.sla.promise import Promise, keyed_edges
 from penstock.supervision.settled import TREATMENT_DEADLINE_S

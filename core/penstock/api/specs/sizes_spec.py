@@ -11,6 +11,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from penstock.manifest.document import Cpu, Document, Memory, cel, cpu_millis
 
+OPERATORS_MAX = 64
 TASKS_MAX = 1024
 TASKS_MAX_DEFAULT = 8
 WORKERS_MAX = 1024

@@ -1,0 +1,1 @@
+"""What manifests say, part by part: the models that `topology` and `latency_sla` are made of."""
