@@ -481,6 +481,7 @@ def test_what_is_not_promised_is_refused_with_what_would_do(rows: DataFrame) -> 
             read_select([f"{expression} AS x"], SCHEMA)
 
 
+@pytest.mark.slow(held_by="test_every_expression_that_is_taken_gives_what_spark_gives")
 def test_letters_of_all_of_unicode_are_made_great_and_small_as_by_spark(spark: SparkSession) -> None:
     letters = [chr(code) for code in range(1, 0x110000) if not 0xD800 <= code < 0xE000]
     schema = parse_schema("c string")

@@ -204,7 +204,10 @@ def without_timers(rows: Iterable[str]) -> list[str]:
     return [row for row in rows if '"timer"' not in row]
 
 
-@pytest.mark.parametrize("at_once", [1000, 1])
+LATER = pytest.mark.slow(held_by="test_windows_joins_and_timers_by_event_time_give_the_same_rows")
+
+
+@pytest.mark.parametrize("at_once", [1000, pytest.param(1, marks=LATER)])
 def test_windows_joins_and_timers_by_event_time_give_the_same_rows(
     tmp_path: Path, runs: list[Run], at_once: int
 ) -> None:
