@@ -53,6 +53,7 @@ from penstock_operator.cluster.kubernetes_api.names import ANNOTATION_ASKED
 from penstock_operator.cluster.kubernetes_api.port import PODS, SCHEDULES, TOPOLOGIES
 from penstock_simulation.twins.memory_cluster import MemoryCluster
 from processes.free_ports import free_port
+from scenes.manifest_texts import COUNTING_WITH_LETTERS
 from scenes.owned_state import OwnedState
 from worlds import cluster_objects as objects
 
@@ -61,26 +62,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
 UID = "uid-of-state"
 NAMESPACE = "streams"
 PASSWORD = "secret of the topology"
-MANIFEST = yaml.safe_load("""
-apiVersion: penstock.dev/v1alpha1
-kind: Topology
-metadata: {name: counting}
-spec:
-  code: {module: code}
-  operators:
-  - name: lines
-    source: {files: {glob: '*.txt', format: text}}
-  - name: count
-    inputs: [lines]
-    keyBy: [value]
-    processor: "code:Count"
-    outputSchema: "value string, total long"
-    shards: 2
-    onError: {policy: DeadLetter}
-  - name: totals
-    inputs: [count]
-    sink: {console: {}}
-""")
+MANIFEST = yaml.safe_load(COUNTING_WITH_LETTERS)
 SHARDS = ("count/0", "count/1")
 HOMES = {"count/0": "a", "count/1": "b"}
 PLAN = compile_topology(read_topology(MANIFEST), "cluster")

@@ -18,28 +18,9 @@ from penstock.store.port import Claim, Claimed, Commit, Create, Enroll, Measure,
 from penstock.store.redis.store import RedisStore
 from penstock_operator.local.kept.run_record import FORMAT, RunRecord, StateDirectory
 from penstock_operator.local.store.private_store import PrivateStore
+from scenes.manifest_texts import COUNTING_WITH_LETTERS
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
-MANIFEST = """
-apiVersion: penstock.dev/v1alpha1
-kind: Topology
-metadata: {name: counting}
-spec:
-  code: {module: code}
-  operators:
-  - name: lines
-    source: {files: {glob: '*.txt', format: text}}
-  - name: count
-    inputs: [lines]
-    keyBy: [value]
-    processor: "code:Count"
-    outputSchema: "value string, total long"
-    shards: 2
-    onError: {policy: DeadLetter}
-  - name: totals
-    inputs: [count]
-    sink: {console: {}}
-"""
 SHARDS = ("count/0", "count/1")
 
 
@@ -48,7 +29,7 @@ def folder(tmp_path: Path) -> Path:
     """A state directory with a letter in count/1, whose run is over."""
     directory = StateDirectory(tmp_path / "state")
     directory.lock()
-    directory.write_manifest(MANIFEST)
+    directory.write_manifest(COUNTING_WITH_LETTERS)
     directory.write(RunRecord(FORMAT, "counting", "uid", "", 1, {}, {"lines": (), "count": SHARDS}, ()))
     server = PrivateStore(directory.folder, "Process")
     server.start()

@@ -1,4 +1,4 @@
-"""A manifest of a word count, as a text that tests change and then have read."""
+"""Manifests as texts: of a word count, which tests change and then have read, and of a count with letters."""
 
 from __future__ import annotations
 
@@ -32,6 +32,27 @@ spec:
   - name: totals
     inputs: [count]
     sink: {files: {path: out/, format: jsonl}}
+"""
+
+COUNTING_WITH_LETTERS = """
+apiVersion: penstock.dev/v1alpha1
+kind: Topology
+metadata: {name: counting}
+spec:
+  code: {module: code}
+  operators:
+  - name: lines
+    source: {files: {glob: '*.txt', format: text}}
+  - name: count
+    inputs: [lines]
+    keyBy: [value]
+    processor: "code:Count"
+    outputSchema: "value string, total long"
+    shards: 2
+    onError: {policy: DeadLetter}
+  - name: totals
+    inputs: [count]
+    sink: {console: {}}
 """
 
 

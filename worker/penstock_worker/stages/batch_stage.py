@@ -14,13 +14,12 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 from penstock.dataflow.schema import Schema
-from penstock.store.codec import Batch, UnreadableEntry, decode_batch
-from penstock.store.fragments import is_fragment
+from penstock.store.codec import UnreadableEntry, decode_batch
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Entry, FetchedShard, Load, Request, StateWrite
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages import within
-from penstock_worker.stages.fragmented_rows import gathered, last_fragment
+from penstock_worker.stages.fragmented_rows import gathered, whole_batches
 from penstock_worker.stages.keyed_part import is_apart
 from penstock_worker.stages.within import Batches
 from penstock_worker.stages.work import Work, WorkFailed
@@ -110,7 +109,7 @@ class BatchStage:
 
     def _written(self, owned: OwnedShard, number: int, entries: Sequence[Entry], *, in_hand: bool) -> Work:
         began_us, monotonic_us = self._clock.now_us(), self._clock.monotonic_us()
-        batches, forget = self._batches(owned, entries)
+        batches, forget = whole_batches(owned, entries, self._call)
         rows = [row for batch in batches for row in batch.rows]
         timestamps_us = [batch.base_us + delta_us for batch in batches for delta_us in batch.deltas_us]
         waited_us = sum(
@@ -130,15 +129,6 @@ class BatchStage:
         )
         busy_us = self._clock.monotonic_us() - monotonic_us
         return Work(commit, timestamps_us, rows_out, busy_us, max(0, waited_us))
-
-    def _batches(
-        self, owned: OwnedShard, entries: Sequence[Entry]
-    ) -> tuple[list[Batch], tuple[StateWrite, ...]]:
-        """The entries read, and what forgets fragments of them."""
-        if is_fragment(entries[0].payload):
-            last = last_fragment(owned, entries[0], self._call)
-            return [decode_batch(last.payload)], (last.forget,)
-        return [decode_batch(entry.payload) for entry in entries], ()
 
     def _nothing(
         self,

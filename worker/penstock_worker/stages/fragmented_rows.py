@@ -2,7 +2,8 @@
 
 The inbox holds a few fragments at a time, and other producers' entries between them; so those that came are
 committed into a collection of their producer's, one for each, and the last one's commit drops it again.
-Neighbours: `penstock.store.fragments` cuts and reads them, `keyed_stage` asks here when one is at the head.
+Neighbours: `penstock.store.fragments` cuts and reads them; `keyed_stage`, `batch_stage` and `transform_stage`
+ask here when one is at the head.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from penstock.store.codec import Batch, decode_batch
 from penstock.store.fragments import Fragment, decode_fragment, is_fragment
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Entry, Load, StateWrite
@@ -63,6 +65,17 @@ def last_fragment(owned: OwnedShard, entry: Entry, load: LoadState) -> LastFragm
             raise RuntimeError(f"{owned.shard} lacks a piece of a row of {last.producer}")
         pieces += answer
     return LastFragment(b"".join([*pieces, last.piece]), StateWrite(collection, None, None))
+
+
+def whole_batches(
+    owned: OwnedShard, entries: Sequence[Entry], load: LoadState
+) -> tuple[list[Batch], tuple[StateWrite, ...]]:
+    """The entries read, of which one that ends a fragmented row is alone, and what forgets its fragments.
+    Raises OwnershipLost, StoreUnreachable."""
+    if is_fragment(entries[0].payload):
+        last = last_fragment(owned, entries[0], load)
+        return [decode_batch(last.payload)], (last.forget,)
+    return [decode_batch(entry.payload) for entry in entries], ()
 
 
 def _collection(fragment: Fragment) -> bytes:

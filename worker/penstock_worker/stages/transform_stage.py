@@ -16,14 +16,13 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 from penstock.dataflow.schema import Schema
-from penstock.store.codec import Batch, UnreadableEntry, decode_batch
-from penstock.store.fragments import is_fragment
+from penstock.store.codec import UnreadableEntry
 from penstock.store.letters import Letter, is_order
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Entry, FetchedShard, Load, Request, StateWrite
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages.batch_stage import BatchBounds, batch_of
-from penstock_worker.stages.fragmented_rows import gathered, last_fragment
+from penstock_worker.stages.fragmented_rows import gathered, whole_batches
 from penstock_worker.stages.letter_box import LetterBox, Ordered
 from penstock_worker.stages.letter_orders import LetterOrders
 from penstock_worker.stages.part_size import fill_of
@@ -143,7 +142,7 @@ class TransformStage:
 
     def _worked(self, owned: OwnedShard, entries: Sequence[Entry], *, in_hand: bool) -> Work:
         began_us, monotonic_us = self._clock.now_us(), self._clock.monotonic_us()
-        batches, forget = self._batches(owned, entries)
+        batches, forget = whole_batches(owned, entries, self._call)
         rows = [row for batch in batches for row in batch.rows]
         timestamps_us = [batch.base_us + delta_us for batch in batches for delta_us in batch.deltas_us]
         waited_us = sum(
@@ -232,15 +231,6 @@ class TransformStage:
         return self._letters.writes(owned, outputs.letters, self._clock.wall_us() // 1000, place)
 
     # --- the inbox
-
-    def _batches(
-        self, owned: OwnedShard, entries: Sequence[Entry]
-    ) -> tuple[list[Batch], tuple[StateWrite, ...]]:
-        """The entries read, and what forgets fragments of them."""
-        if is_fragment(entries[0].payload):
-            last = last_fragment(owned, entries[0], self._call)
-            return [decode_batch(last.payload)], (last.forget,)
-        return [decode_batch(entry.payload) for entry in entries], ()
 
     def _nothing(
         self, owned: OwnedShard, entries: Sequence[Entry], state: tuple[StateWrite, ...], in_hand: bool
