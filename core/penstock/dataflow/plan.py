@@ -216,6 +216,11 @@ class Processor:
             )
 
     @property
+    def key_types(self) -> tuple[str, ...]:
+        """The types of its key's columns, in their order."""
+        return tuple(self.input.columns[column].type for column in self.key_columns)
+
+    @property
     def by_event_time(self) -> bool:
         return self.time_mode == EVENT_TIME
 

@@ -82,7 +82,7 @@ def routed_plan(plan: Plan, also: Collection[str] = ()) -> RoutedPlan:
     operators = tuple(
         RoutedOperator(
             name,
-            tuple(head.input.columns[column].type for column in head.key_columns),
+            head.key_types,
             head.shards,
             tuple(producers[name]),
         )

@@ -16,7 +16,7 @@ from penstock.errors import PermanentError
 from penstock.store import kept_questions as kept
 from penstock.store.dead_letters import Place
 from penstock.store.letters import Letter
-from penstock_operator.asking.keys import key_types, shard_of_key
+from penstock_operator.asking.keys import shard_of_key
 from penstock_operator.asking.line import Line, LineBroken
 
 ANSWER_S = 60.0
@@ -92,12 +92,12 @@ class AskedShards:
 
     def state_of(self, operator: str, head: Processor, key: list[Any]) -> kept.KeysState:
         """What an operator keeps of a key (wire values)."""
-        self._send(kept.AskState(shard_of_key(operator, head, key), key_types(head), key))
+        self._send(kept.AskState(shard_of_key(operator, head, key), list(head.key_types), key))
         return self._next(kept.KeysState)
 
     def keys_of(self, operator: str, head: Processor, most: int) -> kept.Keys:
         """The keys that an operator keeps something of."""
-        self._send(kept.ListKeys(operator, key_types(head), most))
+        self._send(kept.ListKeys(operator, list(head.key_types), most))
         return self._next(kept.Keys)
 
     def _send(self, message: kept.Message) -> None:

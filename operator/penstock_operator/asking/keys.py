@@ -31,14 +31,10 @@ def keyed_head(plan: Plan, operator: str) -> Processor:
     return heads[operator]
 
 
-def key_types(head: Processor) -> list[str]:
-    return [head.input.columns[column].type for column in head.key_columns]
-
-
 def key_of(head: Processor, texts: Sequence[str]) -> list[Any]:
     """A key's wire values, of a text for each of its columns. Raises KeyUnknown."""
     names = [head.input.names[column] for column in head.key_columns]
-    types = key_types(head)
+    types = head.key_types
     if len(texts) != len(types):
         columns = " ".join(f"{name}({type_})" for name, type_ in zip(names, types, strict=True))
         raise KeyUnknown(f"a key has {len(types)} values here, one for each column: {columns}")
@@ -47,7 +43,7 @@ def key_of(head: Processor, texts: Sequence[str]) -> list[Any]:
 
 def shard_of_key(operator: str, head: Processor, key: Sequence[Any]) -> str:
     """The shard that a key (wire values) is routed to by its hash."""
-    types = key_types(head)
+    types = head.key_types
     routed = tuple(
         Decimal(value) if type_.startswith("decimal") else value
         for value, type_ in zip(key, types, strict=True)

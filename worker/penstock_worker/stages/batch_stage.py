@@ -19,7 +19,7 @@ from penstock.store.ownership import OwnedShard
 from penstock.store.port import Entry, FetchedShard, Load, Request, StateWrite
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages import within
-from penstock_worker.stages.fragmented_rows import gathered, whole_batches
+from penstock_worker.stages.fragmented_rows import gathered, whole_rows
 from penstock_worker.stages.keyed_part import is_apart
 from penstock_worker.stages.within import Batches
 from penstock_worker.stages.work import Work, WorkFailed
@@ -109,13 +109,7 @@ class BatchStage:
 
     def _written(self, owned: OwnedShard, number: int, entries: Sequence[Entry], *, in_hand: bool) -> Work:
         began_us, monotonic_us = self._clock.now_us(), self._clock.monotonic_us()
-        batches, forget = whole_batches(owned, entries, self._call)
-        rows = [row for batch in batches for row in batch.rows]
-        timestamps_us = [batch.base_us + delta_us for batch in batches for delta_us in batch.deltas_us]
-        waited_us = sum(
-            (began_us - entry.placed_us) * len(batch.rows)
-            for entry, batch in zip(entries, batches, strict=True)
-        )
+        rows, timestamps_us, waited_us, forget = whole_rows(owned, entries, self._call, began_us)
         self._write(number, len(rows), self._arrow.packed(rows))
         rows_out = {self._operator: len(rows)}
         commit = owned.commit(
@@ -128,7 +122,7 @@ class BatchStage:
             state=forget,
         )
         busy_us = self._clock.monotonic_us() - monotonic_us
-        return Work(commit, timestamps_us, rows_out, busy_us, max(0, waited_us))
+        return Work(commit, timestamps_us, rows_out, busy_us, waited_us)
 
     def _nothing(
         self,

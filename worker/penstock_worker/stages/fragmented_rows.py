@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from penstock.store.codec import Batch, decode_batch
+from penstock.store.codec import decode_batch
 from penstock.store.fragments import Fragment, decode_fragment, is_fragment
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Entry, Load, StateWrite
 from penstock_worker.state.cache import LoadState
 from penstock_worker.state.encoding import FRAGMENTS, chunk_field
+from penstock_worker.values.rows import WireRow
 
 GATHERED_BYTES_MAX = 1 << 20
 """About what one commit takes of them."""
@@ -67,15 +68,34 @@ def last_fragment(owned: OwnedShard, entry: Entry, load: LoadState) -> LastFragm
     return LastFragment(b"".join([*pieces, last.piece]), StateWrite(collection, None, None))
 
 
-def whole_batches(
-    owned: OwnedShard, entries: Sequence[Entry], load: LoadState
-) -> tuple[list[Batch], tuple[StateWrite, ...]]:
-    """The entries read, of which one that ends a fragmented row is alone, and what forgets its fragments.
-    Raises OwnershipLost, StoreUnreachable."""
+class WholeRows(NamedTuple):
+    """The rows of some entries, when each was due, how long all together have waited, and what a commit
+    forgets of their fragments."""
+
+    rows: list[WireRow]
+    timestamps_us: list[int]
+    waited_us: int
+    forget: tuple[StateWrite, ...]
+
+
+def whole_rows(owned: OwnedShard, entries: Sequence[Entry], load: LoadState, now_us: int) -> WholeRows:
+    """The entries read, of which one that ends a fragmented row is alone. Raises UnreadableEntry,
+    OwnershipLost, StoreUnreachable."""
+    forget: tuple[StateWrite, ...] = ()
     if is_fragment(entries[0].payload):
         last = last_fragment(owned, entries[0], load)
-        return [decode_batch(last.payload)], (last.forget,)
-    return [decode_batch(entry.payload) for entry in entries], ()
+        batches, forget = [decode_batch(last.payload)], (last.forget,)
+    else:
+        batches = [decode_batch(entry.payload) for entry in entries]
+    waited_us = sum(
+        (now_us - entry.placed_us) * len(batch.rows) for entry, batch in zip(entries, batches, strict=True)
+    )
+    return WholeRows(
+        [row for batch in batches for row in batch.rows],
+        [batch.base_us + delta_us for batch in batches for delta_us in batch.deltas_us],
+        max(0, waited_us),
+        forget,
+    )
 
 
 def _collection(fragment: Fragment) -> bytes:

@@ -22,7 +22,7 @@ from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Entry, FetchedShard, Load, Request, StateWrite
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages.batch_stage import BatchBounds, batch_of
-from penstock_worker.stages.fragmented_rows import gathered, whole_batches
+from penstock_worker.stages.fragmented_rows import gathered, whole_rows
 from penstock_worker.stages.letter_box import LetterBox, Ordered
 from penstock_worker.stages.letter_orders import LetterOrders
 from penstock_worker.stages.part_size import fill_of
@@ -142,13 +142,7 @@ class TransformStage:
 
     def _worked(self, owned: OwnedShard, entries: Sequence[Entry], *, in_hand: bool) -> Work:
         began_us, monotonic_us = self._clock.now_us(), self._clock.monotonic_us()
-        batches, forget = whole_batches(owned, entries, self._call)
-        rows = [row for batch in batches for row in batch.rows]
-        timestamps_us = [batch.base_us + delta_us for batch in batches for delta_us in batch.deltas_us]
-        waited_us = sum(
-            (began_us - entry.placed_us) * len(batch.rows)
-            for entry, batch in zip(entries, batches, strict=True)
-        )
+        rows, timestamps_us, waited_us, forget = whole_rows(owned, entries, self._call, began_us)
         outputs = OutputBatch(self._bounds, owned.shard, Held(self._bounds, alone=len(entries) == 1))
         outputs.spent = self._retries.spent(owned.shard)
         rows_out: dict[str, int] = {}
@@ -168,7 +162,7 @@ class TransformStage:
             state=writes,
         )
         busy_us = self._clock.monotonic_us() - monotonic_us
-        work = Work(commit, timestamps_us, rows_out, busy_us, max(0, waited_us))
+        work = Work(commit, timestamps_us, rows_out, busy_us, waited_us)
         size_bytes = outputs.drained_bytes + sum(len(write.value or b"") for write in writes)
         is_large = fill_of(self._bounds, len(drained), size_bytes, len(writes)) > 1
         return replace(work, large=True) if is_large else work

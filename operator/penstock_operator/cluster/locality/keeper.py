@@ -65,13 +65,14 @@ class TablesKeeper:
         if plan is None or topology.is_deleting or len(by_operator) < len(plan.stages):
             return
         carried = {name: one.table for name, one in by_operator.items() if one.table is not None}
-        if not (routed_plan(plan).operators or carried):
+        asked = routed_plan(plan)
+        if not (asked.operators or carried):
             self._loop = self._made_of = self._asked = None
             return
         addresses = {store.id: store.address for one in by_operator.values() for store in one.stores}
         if self._earlier is None and not await self._look_back(plan, state_uid, addresses):
             return
-        loop = self._renewed(plan, topology.manifest, carried)
+        loop = self._renewed(plan, asked, topology.manifest, carried)
         for name, table in (self._earlier or {}).items():
             loop.recorded(name, table)
         for name, place in carried.items():
@@ -123,16 +124,17 @@ class TablesKeeper:
         self._earlier = earlier
         return True
 
-    def _renewed(self, plan: Plan, manifest: Mapping[str, Any], carried: Collection[str]) -> LocalityLoop:
-        """A loop for what is asked now."""
+    def _renewed(
+        self, plan: Plan, asked: RoutedPlan, manifest: Mapping[str, Any], carried: Collection[str]
+    ) -> LocalityLoop:
+        """A loop for what is asked now, and for tables of operators that ask for none any more."""
         # Loaded where there are tables: deciding on them needs numpy, and takes a while.
         from penstock.locality.loop import LocalityLoop, LoopRules
         from penstock_operator.cluster.locality.decisions import RecentTableDecisions
         from penstock_operator.partitioning.choice import installed_partitioner
 
-        asked = frozenset(routed_plan(plan).names)
-        unrouted = frozenset({*carried, *(self._earlier or {})}) - asked
-        routed = routed_plan(plan, unrouted)
+        unrouted = frozenset({*carried, *(self._earlier or {})}.difference(asked.names))
+        routed = routed_plan(plan, unrouted) if unrouted else asked
         if self._loop is None or self._made_of != routed:
             if self._decisions is None:
                 self._decisions = RecentTableDecisions(manifest.get("status") or {})

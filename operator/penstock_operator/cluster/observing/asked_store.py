@@ -36,5 +36,11 @@ async def asked_within(wait_s: float, threads: Executor, ask: Callable[[], Answe
         async with asyncio.timeout(wait_s):
             return await asyncio.shield(asked)
     except TimeoutError:
-        asked.add_done_callback(lambda late: late.cancelled() or late.exception())
+        asked.add_done_callback(pass_over)
         raise
+
+
+def pass_over(late: asyncio.Future[Any]) -> None:
+    """Called when something is done that nobody waits for any more: its fault would be told as a bug else."""
+    if not late.cancelled():
+        late.exception()

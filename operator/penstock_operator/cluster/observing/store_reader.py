@@ -39,6 +39,7 @@ from penstock.store.port import (
     UnreadableState,
     told_here,
 )
+from penstock_operator.cluster.observing.asked_store import pass_over
 from penstock_operator.cluster.observing.observed import StoreReading
 
 _LOG = logging.getLogger(__name__)
@@ -155,7 +156,7 @@ class StoreReader:
             line.asked, line.is_answered = shards, False
             gate = manners.gate_of_doubted if line.doubts else manners.gate
             line.reading = asyncio.ensure_future(self._look(line, shards, gate))
-            line.reading.add_done_callback(_seen)
+            line.reading.add_done_callback(pass_over)
         try:
             reading = await self._in_time(line, line.reading)
         except UnreadableState as error:
@@ -206,12 +207,6 @@ class StoreReader:
             return await loop.run_in_executor(
                 self.threads, _look, line, shards, self.now_us, self.with_shard_rows
             )
-
-
-def _seen(reading: asyncio.Future[StoreReading]) -> None:
-    """A late error that nobody waits for any more is no news."""
-    if not reading.cancelled():
-        reading.exception()
 
 
 def _look(

@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
+from penstock_operator.cluster.observing.asked_store import pass_over
+
 
 class Telling:
     """At most one writing is under way. Belongs to one event loop, and to one loop of the operator."""
@@ -43,11 +45,5 @@ class Telling:
         """Nobody waits for it any more."""
         if self._under_way is not None:
             self._under_way.cancel()
-            self._under_way.add_done_callback(_forget)
+            self._under_way.add_done_callback(pass_over)
             self._under_way = None
-
-
-def _forget(writing: asyncio.Task[bool]) -> None:
-    """A fault that nobody asks for would be told as a bug."""
-    if not writing.cancelled():
-        writing.exception()

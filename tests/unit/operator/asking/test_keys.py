@@ -10,7 +10,7 @@ import yaml
 from penstock.api.compile import compile_topology
 from penstock.api.load import read_topology
 from penstock.dataflow.routing import Router
-from penstock_operator.asking.keys import KeyUnknown, key_of, key_types, keyed_head, shard_of_key
+from penstock_operator.asking.keys import KeyUnknown, key_of, keyed_head, shard_of_key
 
 PLAN = compile_topology(
     read_topology(
@@ -49,12 +49,12 @@ ALL = keyed_head(PLAN, "all")
 
 def test_texts_become_values_of_the_keys_columns() -> None:
     assert key_of(ALL, ["7", "7", "7.50", "true"]) == ["7", 7, "7.50", True]
-    assert key_types(ALL) == ["string", "bigint", "decimal(10,2)", "boolean"]
+    assert list(ALL.key_types) == ["string", "bigint", "decimal(10,2)", "boolean"]
 
 
 def test_a_keys_shard_is_the_one_that_its_rows_went_to() -> None:
     key = ["ash", 7, "7.50", True]
-    part = Router(key_types(ALL), ALL.shards).route(("ash", 7, Decimal("7.50"), True))
+    part = Router(ALL.key_types, ALL.shards).route(("ash", 7, Decimal("7.50"), True))
     assert shard_of_key("all", ALL, key) == f"all/{part}"
 
 
