@@ -62,10 +62,17 @@ def output(*command: str) -> str:
 
 
 def is_there(node: str, image: str) -> bool:
-    """Whether a node has the image that the engine has: an image's id is its configuration's digest."""
+    """Whether a node has, under its name, the image that the engine has: its id is its configuration's digest.
+
+    One whose name another build has taken since is still listed, without it.
+    """
     wanted = output("docker", "image", "inspect", "--format={{.Id}}", image).strip()
-    listed = json.loads(output("docker", "exec", node, "crictl", "images", "--output=json", image))["images"]
-    return any(each["id"] == wanted for each in listed)
+    listed = json.loads(output("docker", "exec", node, "crictl", "images", "--output=json"))["images"]
+    return any(each["id"] == wanted and full_name(image) in each["repoTags"] for each in listed)
+
+
+def full_name(image: str) -> str:
+    return image if "/" in image else f"{default_registry()}/library/{image}"
 
 
 def saved(images: list[str], folder: Path, held_by_all: set[str]) -> dict[str, Blob]:
@@ -117,9 +124,8 @@ def described(blobs: dict[str, Blob], folder: Path) -> bytes:
         data = json.dumps({"schemaVersion": 2, "mediaType": MANIFEST, "config": config, "layers": layers})
         blob = Blob(f"sha256:{hashlib.sha256(data.encode()).hexdigest()}", len(data))
         (folder / blob.digest).write_text(data)
-        for tag in entry["RepoTags"]:
-            name = tag if "/" in tag else f"{default_registry()}/library/{tag}"
-            manifests.append(blob.described(MANIFEST, annotations={"io.containerd.image.name": name}))
+        names = [full_name(tag) for tag in entry["RepoTags"]]
+        manifests += [blob.described(MANIFEST, annotations={"io.containerd.image.name": name}) for name in names]
     return json.dumps({"schemaVersion": 2, "manifests": manifests}).encode()
 
 
