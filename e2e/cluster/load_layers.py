@@ -62,7 +62,7 @@ def output(*command: str) -> str:
 
 
 def is_there(node: str, image: str) -> bool:
-    """Whether a node has, under its name, the image that the engine has: its id is its configuration's digest.
+    """Whether a node has the engine's image under its name. An image's id is its configuration's digest.
 
     One whose name another build has taken since is still listed, without it.
     """
@@ -125,7 +125,8 @@ def described(blobs: dict[str, Blob], folder: Path) -> bytes:
         blob = Blob(f"sha256:{hashlib.sha256(data.encode()).hexdigest()}", len(data))
         (folder / blob.digest).write_text(data)
         names = [full_name(tag) for tag in entry["RepoTags"]]
-        manifests += [blob.described(MANIFEST, annotations={"io.containerd.image.name": name}) for name in names]
+        named = ({"io.containerd.image.name": name} for name in names)
+        manifests += [blob.described(MANIFEST, annotations=each) for each in named]
     return json.dumps({"schemaVersion": 2, "manifests": manifests}).encode()
 
 
