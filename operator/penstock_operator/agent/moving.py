@@ -48,6 +48,8 @@ _AGAIN_WHEN_FULL_S = 15.0
 _AGAIN_WHEN_UNREADABLE_S = 15.0
 _AGAIN_AFTER_BUG_S = 5.0
 """What ends one thread is not to end them all, one after the other."""
+KEPT_S = 60.0
+"""How long a mover keeps a connection that it has no use for: a topology's next move begins at once."""
 LET_GO_S = 3.0
 """A move that has not gone on for so long is let go; what a full store has of it goes too."""
 _DISCARDS_MAX = 256
@@ -111,7 +113,6 @@ class MoveDriver:
     def want(self, moves: Sequence[DueMove]) -> None:
         """All that has to be done now, in order; takes the place of what was wanted before."""
         with self._condition:
-            topologies = {uid for uid, _ in self._wanted}
             self._wanted = {(move.topology_uid, move.shard): move for move in moves}
             self._of_one = len({uid for uid, _ in self._wanted}) == 1
             remembered: tuple[dict[_Key, Any], ...] = (
@@ -120,11 +121,7 @@ class MoveDriver:
             for about in remembered:
                 for key in about.keys() - self._wanted.keys():
                     del about[key]
-            if topologies <= {uid for uid, _ in self._wanted}:
-                self._condition.notify(len(moves))
-            else:
-                # everybody has connections to close
-                self._condition.notify_all()
+            self._condition.notify(len(moves))
 
     def progress(self) -> dict[tuple[str, str], MoveProgress]:
         """How far each move was seen last, by (topology uid, shard), of those that are still wanted."""
@@ -158,7 +155,8 @@ class MoveDriver:
                 now_s = self._clock_s()
                 if mover.take(now_s):
                     return True
-                self._condition.wait(self.wait_s(now_s))
+                waits_s = (self.wait_s(now_s), mover.closes_in_s(now_s))
+                self._condition.wait(min((each for each in waits_s if each is not None), default=None))
             return False
 
     def wait_s(self, now_s: float) -> float | None:
@@ -203,11 +201,6 @@ class MoveDriver:
                 and self._not_before_s.get(key, 0.0) <= now_s
                 for key in self._wanted
             )
-
-    def topologies(self) -> set[str]:
-        """Those that anything is wanted of."""
-        with self._condition:
-            return {uid for uid, _ in self._wanted}
 
     def end(self, move: DueMove, again_s: float | None) -> None:
         """The mover is done with it for now; None: for ever."""
@@ -262,20 +255,25 @@ class Mover:
         self._clock_s = clock_s
         self._pace = CopyPace(PRECOPY_SHARE, PRECOPY_BURST_S, clock_s())
         self._stores: dict[tuple[str, str], NodeStore] = {}
+        self._used_at_s: dict[tuple[str, str], float] = {}
         self._move: DueMove | None = None
-        self._taken_at_s = 0.0
+        self._taken_at_s = self._now_s = 0.0
         self.chunks_max = _CHUNKS_AT_ONCE
         """So many chunks are copied, or dropped, in one step at the most."""
 
     def take(self, now_s: float) -> bool:
-        """Begin with the next shard, if there is one; else close connections of topologies that nothing is
-        wanted of."""
-        self._move, self._taken_at_s = self._driver.take(now_s), now_s
+        """Begin with the next shard, if there is one; else close connections that have not been used for
+        long."""
+        self._move, self._taken_at_s, self._now_s = self._driver.take(now_s), now_s, now_s
         if self._move is None:
-            topologies = self._driver.topologies()
-            for line in [line for line in self._stores if line[1] not in topologies]:
+            for line in [line for line, at_s in self._used_at_s.items() if now_s - at_s >= KEPT_S]:
+                del self._used_at_s[line]
                 self._stores.pop(line).close()
         return self._move is not None
+
+    def closes_in_s(self, now_s: float) -> float | None:
+        """How long until a connection is to be closed if nobody uses it; None without any."""
+        return min((at_s + KEPT_S - now_s for at_s in self._used_at_s.values()), default=None)
 
     def go_on(self) -> float | None:
         """One step of the move that was taken. Answers for how long to rest before the next one; None when
@@ -301,6 +299,7 @@ class Mover:
         for store in self._stores.values():
             store.close()
         self._stores.clear()
+        self._used_at_s.clear()
 
     def _end(self, move: DueMove, again_s: float | None) -> None:
         self._move = None
@@ -320,7 +319,7 @@ class Mover:
         is_fresh = self._pace.held_s(began_s) > PRECOPY_BURST_S / 2
         chunks = self.chunks_max if is_fresh else min(_CHUNKS_AHEAD_BETWEEN_RESTS, self.chunks_max)
         progress = self._step(move, here, store_of, chunks)
-        ended_s = self._clock_s()
+        ended_s = self._now_s = self._clock_s()
         again_s = self._driver.note(move, here, store_of, progress)
         if move.kind is MoveKind.MOVE and progress.step is MoveStep.DROP:
             self._driver.arrived(move, progress.target)
@@ -344,6 +343,7 @@ class Mover:
                 self._stores[key] = self._open_store(*key)
             except StoreUnreachable:
                 return None
+        self._used_at_s[key] = self._now_s
         return self._stores[key]
 
     def _step(self, move: DueMove, here: NodeStore, store_of: StoreOf, chunks_ahead_max: int) -> MoveProgress:

@@ -28,6 +28,7 @@ from penstock.store.port import (
 from penstock.store.port.moves import Chunk, Depart, Freeze, Install, ReadMove, Thaw
 from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.moving import (
+    KEPT_S,
     LET_GO_S,
     MOVES_AT_ONCE,
     PRECOPY_BURST_S,
@@ -216,25 +217,36 @@ def test_a_bug_in_a_move_ends_no_mover_and_is_told(monkeypatch: pytest.MonkeyPat
         driver.join(WAIT_S)
 
 
-def test_connections_of_a_topology_that_nothing_moves_of_are_closed() -> None:
-    scene, closed = MoveScene(MemoryBackend()), Queue[str]()
-    scene.send_home(X, "s2")
+def test_a_mover_keeps_its_connections_for_the_next_move_and_closes_them_when_none_comes_for_long() -> None:
+    scene, clock_s, lines = MoveScene(MemoryBackend()), [0.0], list[str]()
 
     class Line(Between):
         def close(self) -> None:
-            closed.put("closed")
+            lines.append("closed")
 
-    ended = threading.Event()
-    driver = MoveDriver("s1", lambda store, _: Line(scene.at[store].store), lambda *_: None, ended.set)
-    driver.start()
-    driver.want([DueMove(*KEY, MoveKind.MOVE, "s2", scene.version)])
-    try:
-        assert ended.wait(WAIT_S)
-        driver.want([])
-        assert [closed.get(timeout=WAIT_S) for _ in ("s1", "s2")] == ["closed"] * 2
-    finally:
-        driver.stop()
-        driver.join(WAIT_S)
+    def open_store(store_id: str, _: str) -> NodeStore:
+        lines.append(store_id)
+        return Line(scene.at[store_id].store)
+
+    driver = MoveDriver("s1", open_store, lambda *_: None, lambda: None, clock_s=lambda: clock_s[0])
+    mover = driver.mover()
+    assert mover.closes_in_s(0.0) is None, "it has none yet"
+    for shard, began_s in ((X, 0.0), ("mid/1", KEPT_S - 1)):
+        clock_s[0] = began_s
+        scene.send_home(shard, "s2")
+        driver.want([DueMove("t1", shard, MoveKind.MOVE, "s2", scene.version)])
+        assert mover.take(began_s)
+        while mover.go_on() is not None:
+            pass
+        assert driver.count.finished == 1 + (shard != X)
+        assert lines == ["s1", "s2"], "opened once for both moves"
+    driver.want([])
+    assert not mover.take(began_s + KEPT_S - 1)
+    assert mover.closes_in_s(began_s + KEPT_S - 1) == pytest.approx(1.0)
+    assert lines == ["s1", "s2"]
+    assert not mover.take(began_s + KEPT_S)
+    assert lines == ["s1", "s2", "closed", "closed"]
+    assert mover.closes_in_s(began_s + KEPT_S) is None
 
 
 def test_a_copy_ahead_leaves_most_of_the_time_to_others_and_a_shard_that_stands_still_waits_for_none(
