@@ -1,5 +1,6 @@
 """Code that raises now and then, after it has changed its state, under onError Retry: what waits is held back
-in the state, and every promise holds all the same, whatever is killed, fenced and moved meanwhile."""
+in the state, and every promise holds all the same, whatever is killed, fenced and moved meanwhile, also where
+routing tables take keys to other shards."""
 
 from __future__ import annotations
 
@@ -12,15 +13,23 @@ from typing import Any
 import pytest
 
 from penstock.dataflow.on_error import FAIL, OnError
+from penstock.store.letters import Letter
 from penstock_simulation.protocol.world import Parts, simulate
 from penstock_worker.stages.held_back import HoldingCalls
 from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.state.cache import Key, ShardState
+from penstock_worker.state.key_state import put_in
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
 from penstock_worker.values.held import ONE_ROW, Held
 
 RETRY = OnError(FAIL, attempts=100, backoff_ms=3)
-KINDS = {"still": Parts(), "moving": Parts(moves=True), "full": Parts(pressure=True)}
+KINDS = {
+    "still": Parts(),
+    "moving": Parts(moves=True),
+    "full": Parts(pressure=True),
+    "tables": Parts(moves=True, tables=True),
+    "tables-full": Parts(moves=True, tables=True, pressure=True),
+}
 SEEDS = 30
 
 
@@ -88,3 +97,42 @@ def test_an_owner_that_forgets_what_waits_is_found(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr("penstock_worker.stages.failing_code.HoldingCalls", Forgetful)
     parts = replace(KINDS["moving"], keyed=FalteringStage)
     assert any(simulate(seed, parts).broken for seed in range(20))
+
+
+class StaysBehind(HoldingCalls):
+    """What waits of a key stays where it is when the key changes its shard."""
+
+    def give_away(self, key: Key) -> list[Letter]:
+        return []
+
+
+class LosesWhatWaits(HoldingCalls):
+    """What waits of a key that comes is lost on its way."""
+
+    def take_in(self, key: Key, waiting: Iterable[Letter]) -> None:
+        """Nothing is taken in."""
+
+
+class TurnsItAround(HoldingCalls):
+    """What a key brings along waits in the wrong order."""
+
+    def take_in(self, key: Key, waiting: Iterable[Letter]) -> None:
+        super().take_in(key, reversed(list(waiting)))
+
+
+@pytest.mark.parametrize("bug", [StaysBehind, LosesWhatWaits, TurnsItAround])
+def test_what_does_not_go_with_its_key_is_found(
+    bug: type[HoldingCalls], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock_worker.stages.failing_code.HoldingCalls", bug)
+    parts = replace(KINDS["tables"], keyed=FalteringStage)
+    assert any(simulate(seed, parts).broken for seed in range(100))
+
+
+def test_timers_that_wait_fire_once_where_their_key_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    def set_anew(state: Any, record: Any, variables: Any, parts: Any, fired: Any) -> None:
+        put_in(state, record, variables, parts)
+
+    monkeypatch.setattr("penstock_worker.stages.receiving.put_in", set_anew)
+    parts = replace(KINDS["tables"], keyed=FalteringStage)
+    assert any(simulate(seed, parts).broken for seed in range(100))
