@@ -22,9 +22,11 @@ from penstock.store.moving.mover import MoveKind, moves_due
 from penstock.store.port import (
     Answer,
     Create,
+    DropPairs,
     KeepTopologies,
     Measure,
     NodeStore,
+    PairNames,
     Retract,
     ShardCounters,
     ShardStatus,
@@ -33,7 +35,7 @@ from penstock.store.port import (
     TopologiesAmong,
     UnreadableState,
 )
-from penstock.store.publishing import to_publish, to_put
+from penstock.store.publishing import put_table, to_publish
 from penstock_operator.agent import decisions
 from penstock_operator.agent.decisions import NOBODY_GOES, Standing
 from penstock_operator.agent.schedule_feed import SeenSchedule, Snapshot
@@ -57,6 +59,8 @@ STRANGERS_S = 180.0
 it may go. Each costs a look at all keys of the store."""
 _STRANGERS_LOOKED_AT = 64
 _STRANGERS_MAX = 1000
+COUNTS_S = 60.0
+"""How often it is looked for counted pairs of tasks that are gone. Nobody goes by them, they only take room."""
 LOST_AFTER_S = 2.0
 """How long a record must be nowhere before it counts as lost: a move's steps are not seen at one moment."""
 
@@ -103,6 +107,8 @@ class _Topology:
     missing_since_s: dict[str, float] = field(default_factory=dict)
     """When a shard that is not here was first found nowhere else; inf: it was somewhere, at the last look."""
     lost: frozenset[str] = frozenset()
+    counts_at_s: float | None = None
+    """When pairs of keys are looked through next that tasks have counted; None: it is new here."""
 
 
 class StoreSide:
@@ -315,7 +321,7 @@ class StoreSide:
         for seen in schedules:
             table, key = seen.schedule.table, (seen.name, seen.uid)
             if table is not None and self._tables_put.get(key, 0) < table.version:
-                store.pipeline(to_put(seen.schedule))
+                put_table(store, seen.schedule)
                 self._tables_put[key] = table.version
 
     def _refuse(self, uid: str) -> None:
@@ -411,6 +417,10 @@ class StoreSide:
         `statuses`: of all records, where they have been asked for since the change.
         """
         known = self._topologies[uid]
+        if known.counts_at_s is None or now_s >= known.counts_at_s:
+            if known.counts_at_s is not None:
+                self._drop_counts(uid, schedules)
+            known.counts_at_s = now_s + COUNTS_S
         versions = tuple(
             (seen.name, seen.schedule.version, self._standing_of(seen).published) for seen in schedules
         )
@@ -444,6 +454,15 @@ class StoreSide:
             and statuses.get(shard, ShardStatus.MOVED) in absent
         ]
         self._note_missing(uid, known, missing, snapshot, now_s)
+
+    def _drop_counts(self, uid: str, schedules: Sequence[SeenSchedule]) -> None:
+        """Pairs of keys that were counted by tasks which this node has no more."""
+        store = self._store(uid)
+        gone = decisions.counted_by_nobody(
+            store.call(PairNames()), [seen.schedule for seen in schedules], self._node
+        )
+        if gone:
+            store.call(DropPairs(gone))
 
     def _note_missing(
         self, uid: str, known: _Topology, missing: Sequence[str], snapshot: Snapshot, now_s: float

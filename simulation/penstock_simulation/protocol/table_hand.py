@@ -1,7 +1,8 @@
 """The operator's hand where it is about routing tables: makes them, and has them put into the stores.
 
-A table comes into each store at a time of its own, as agents put it there; a store that lost it has it again.
-One that would overlap with another that is not carried out is refused. Neighbours: `chaos` asks for tables,
+A table comes into each store at a time of its own, as agents put it there; a store that lost it has it again,
+and forgets those that nobody goes by. Behind one without keys there may be a bare one. One that would overlap
+with another that is not carried out is refused. Neighbours: `chaos` asks for tables,
 `table_workload` looks where keys are in the end.
 """
 
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, cast
 from penstock.dataflow.routing import Router
 from penstock.dataflow.routing_table import (
     RoutingTable,
+    bare_table,
     encode_table,
     is_carried_out,
     next_table,
+    superseded,
 )
 from penstock.store.codec import decode_counts
-from penstock.store.port import TABLES_KEPT, PutTable, TableVersions
+from penstock.store.port import TABLES_KEPT, DropTable, PutTable, TableVersions
 from penstock_simulation.protocol.table_workload import Rerouted
 from penstock_simulation.protocol.workload import CLASSES, KEYS, SHARDS
 from penstock_worker.state.encoding import pack
@@ -46,8 +49,17 @@ class TableHand:
         if self._overlaps():
             self.refused += 1
             return
+        for node in self._world.nodes.values():
+            # That the one before is carried out everywhere was seen.
+            node.note_seen(node.log_length)
+        if made and not made[-1].keys and made[-1].moves and rng.random() < 0.7:
+            # Nobody asks for tables any more, for a while.
+            self._make(operator, bare_table(made[-1]))
+            self.put_somewhere()
+            return
+        share = 0.6 if rng.random() < 0.8 else 0.0
         keys = {
-            pack((key,)): int(rng.random() * len(shards)) for key in _KEYS[operator] if rng.random() < 0.6
+            pack((key,)): int(rng.random() * len(shards)) for key in _KEYS[operator] if rng.random() < share
         }
         router = Router(["int"], len(shards))
         by_hash = {pack((key,)): router.route((key,)) for key in _KEYS[operator]}
@@ -55,15 +67,19 @@ class TableHand:
         if rng.random() < 0.5:
             # Who has never been claimed is as if it were born later: every store has the table before.
             producers = [shard for shard in producers if self._is_begun(shard)]
-        table = next_table(made[-1] if made else None, keys, by_hash.__getitem__, producers)
-        made.append(table)
-        cast("Rerouted", self._world.workload).tables[operator] = table
-        self._world.trace.event("tables", f"{operator} has version {table.version}: {table.moves}")
+        self._make(
+            operator, next_table(made[-1] if made else None, keys, by_hash.__getitem__, producers)
+        )
         if len(producers) < len(_PRODUCERS[operator]):
             for node in self._world.nodes:
                 self._put(node)
         else:
             self.put_somewhere()
+
+    def _make(self, operator: str, table: RoutingTable) -> None:
+        self._made[operator].append(table)
+        cast("Rerouted", self._world.workload).tables[operator] = table
+        self._world.trace.event("tables", f"{operator} has version {table.version}: {table.moves}")
 
     def _is_begun(self, shard: str) -> bool:
         """Whether anybody has ever had it."""
@@ -98,11 +114,14 @@ class TableHand:
         node = self._world.nodes[name]
         for operator, made in self._made.items():
             there = node.store.call(TableVersions(operator))
-            for table in made[-TABLES_KEPT:]:
-                if table.version not in there:
-                    node.store.call(PutTable(operator, table.version, encode_table(table)))
-                    node.note_seen(node.log_length)
-                    self._world.trace.event(f"store {name}", f"has version {table.version} of {operator}")
+            if not made or made[-1].version in there:
+                continue
+            version, content = made[-1].version, encode_table(made[-1])
+            node.store.call(PutTable(operator, version, content))
+            for gone in superseded(version, content, there, TABLES_KEPT):
+                node.store.call(DropTable(operator, gone))
+            node.note_seen(node.log_length)
+            self._world.trace.event(f"store {name}", f"has version {version} of {operator}")
 
     def _is_carried_out(self, operator: str) -> bool:
         made = self._made[operator]

@@ -272,3 +272,25 @@ def test_keys_of_who_asks_no_more_go_back() -> None:
     table = decode_table(cluster.keeper.view(cluster.seen()).tables[operator].content)
     assert table.keys == ()
     assert table.moves
+    cluster.write()
+    cluster.carry_out()
+    assert cluster.look() == {operator: 3}
+    assert decode_table(cluster.keeper.view(cluster.seen()).tables[operator].content).is_bare
+    cluster.write()
+    assert cluster.look() == {}
+    assert cluster.status == {}
+
+
+def test_who_asks_again_goes_on_behind_the_last_version() -> None:
+    cluster = Cluster()
+    (operator,) = cluster.look()
+    cluster.write()
+    cluster.carry_out()
+    cluster.document = manifest("Off")
+    for _ in range(2):
+        cluster.look()
+        cluster.write()
+        cluster.carry_out()
+    cluster.document = manifest()
+    cluster.keeper = cluster.new_keeper()
+    assert cluster.look() == {"tags": 4 if operator == "tags" else 1, "lands": 4 if operator == "lands" else 1}
