@@ -31,6 +31,7 @@ from penstock.store.port import (
     ShardCounters,
     ShardStatus,
     SomeTopologies,
+    StoreFull,
     StoreUnreachable,
     TopologiesAmong,
     UnreadableState,
@@ -139,7 +140,9 @@ class StoreSide:
         self._unreadable: dict[str, float] = {}
         """Until when a topology is left alone."""
         self._tables_put: dict[tuple[str, str], int] = {}
-        """Schedule object -> version of the routing table that this start of the store has of it."""
+        """Schedule object -> version of the routing table that this start of the store has of it;"""
+        self._tables_refused: dict[tuple[str, str], int] = {}
+        """and of the one that it had no room for, and that is tried again."""
 
     def confirmed(self, seen: SeenSchedule, applied: AppliedPlace, listing: int) -> None:
         """The API server has a report; `listing` is the newest one that was had."""
@@ -283,8 +286,9 @@ class StoreSide:
                 to_create += [(seen, birth) for birth in _births(seen.schedule, step.create)]
             if step.publish:
                 to_publish_now.append(seen)
-        if (to_create or to_publish_now) and uid not in self._refused:
-            self._put_tables(store, schedules)
+        if uid not in self._refused and not self._put_tables(store, schedules):
+            # Only what is born has to be beside its tables: what runs already waits for them by itself.
+            to_create = []
         calls_left = len(to_create) // _CALLS_AT_ONCE + _CLEARS_PER_TURN
         for first in range(0, len(to_create), _CALLS_AT_ONCE):
             part = [birth for _, birth in to_create[first : first + _CALLS_AT_ONCE]]
@@ -315,14 +319,23 @@ class StoreSide:
             self._note(seen, published=seen.schedule.version)
         return _statuses_of(shards, answers[-1]) if looks else None
 
-    def _put_tables(self, store: NodeStore, schedules: Sequence[SeenSchedule]) -> None:
+    def _put_tables(self, store: NodeStore, schedules: Sequence[SeenSchedule]) -> bool:
         """Routing tables of all operators come before what is made or published: a shard that puts out rows
-        is born where the tables that do not name it are, and begins by them."""
+        is born where the tables that do not name it are, and begins by them. False where the store has no
+        room for one."""
         for seen in schedules:
             table, key = seen.schedule.table, (seen.name, seen.uid)
             if table is not None and self._tables_put.get(key, 0) < table.version:
-                put_table(store, seen.schedule)
+                try:
+                    put_table(store, seen.schedule)
+                except StoreFull:
+                    if self._tables_refused.get(key) != table.version:
+                        self._tables_refused[key] = table.version
+                        told = "%s: the store has no room for version %d of its routing table"
+                        _LOG.warning(told, seen.name, table.version)
+                    return False
                 self._tables_put[key] = table.version
+        return True
 
     def _refuse(self, uid: str) -> None:
         if uid not in self._refused:

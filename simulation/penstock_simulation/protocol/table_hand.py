@@ -8,6 +8,7 @@ with another that is not carried out is refused. Neighbours: `chaos` asks for ta
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from penstock.dataflow.routing import Router
@@ -20,7 +21,7 @@ from penstock.dataflow.routing_table import (
     superseded,
 )
 from penstock.store.codec import decode_counts
-from penstock.store.port import TABLES_KEPT, DropTable, PutTable, TableVersions
+from penstock.store.port import TABLES_KEPT, DropTable, PutTable, StoreFull, TableVersions
 from penstock_simulation.protocol.table_workload import Rerouted
 from penstock_simulation.protocol.workload import CLASSES, KEYS, SHARDS
 from penstock_worker.state.encoding import pack
@@ -28,6 +29,8 @@ from penstock_worker.state.encoding import pack
 if TYPE_CHECKING:
     from penstock_simulation.protocol.world import World
 
+_LATE = 0.1
+"""How often a call to put a table comes late, 0..1."""
 _PRODUCERS = {"mid": SHARDS.src, "end": SHARDS.mid}
 _KEYS = {"mid": KEYS, "end": CLASSES}
 _SHARDS = {"mid": SHARDS.mid, "end": SHARDS.end}
@@ -98,8 +101,11 @@ class TableHand:
 
     def put_somewhere(self) -> None:
         """One store gets what it lacks."""
-        nodes = list(self._world.nodes)
-        self._put(nodes[int(self._world.rng.random() * len(nodes))])
+        rng, nodes = self._world.rng, list(self._world.nodes)
+        name = nodes[int(rng.random() * len(nodes))]
+        self._put(name)
+        if rng.random() < _LATE:
+            self._put_late(name)
 
     def left_over(self) -> str:
         """What of the tables is not carried out, once every store has them; "" for nothing."""
@@ -117,11 +123,24 @@ class TableHand:
             if not made or made[-1].version in there:
                 continue
             version, content = made[-1].version, encode_table(made[-1])
-            node.store.call(PutTable(operator, version, content))
+            try:
+                node.store.call(PutTable(operator, version, content))
+            except StoreFull:
+                continue
             for gone in superseded(version, content, there, TABLES_KEPT):
                 node.store.call(DropTable(operator, gone))
             node.note_seen(node.log_length)
             self._world.trace.event(f"store {name}", f"has version {version} of {operator}")
+
+    def _put_late(self, name: str) -> None:
+        """What an agent that was taken for dead has put comes late: a table that others came after."""
+        node = self._world.nodes[name]
+        for operator, made in self._made.items():
+            if len(made) > 1:
+                table = made[int(self._world.rng.random() * (len(made) - 1))]
+                with suppress(StoreFull):
+                    node.store.call(PutTable(operator, table.version, encode_table(table)))
+                self._world.trace.event(f"store {name}", f"late: version {table.version} of {operator}")
 
     def _is_carried_out(self, operator: str) -> bool:
         made = self._made[operator]

@@ -19,7 +19,8 @@ TABLES_KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class PutTable(Request[Answer]):
-    """Keep `content` as version `version` of the routing of `operator`. OK. May be repeated."""
+    """Keep `content` as version `version` of the routing of `operator`. OK. May be repeated. Refused
+    (StoreFull) at the memory limit."""
 
     operator: str
     version: int
@@ -55,7 +56,8 @@ PAIRS_BYTES_MAX = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class PutPairs(Request[Answer]):
-    """Keep the newest row of counted pairs called `name`. OK. May be repeated; lost with no harm."""
+    """Keep the newest row of counted pairs called `name`. OK. May be repeated; lost with no harm. Refused
+    (StoreFull) at the memory limit."""
 
     name: str
     row: bytes

@@ -195,7 +195,11 @@ class TablesKeeper:
             counts=counts,
             capacity=capacity,
             state_bytes=state_bytes,
-            held=leeway.held or leeway.busy or without_tasks(loop.producers, schedules) or unknown,
+            held=leeway.held
+            or leeway.busy
+            or leeway.outdated
+            or without_tasks(loop.producers, schedules)
+            or unknown,
         )
 
     def _producers(self, operator: str, schedules: Mapping[str, OperatorSchedule]) -> set[str]:

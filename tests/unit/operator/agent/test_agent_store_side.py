@@ -435,3 +435,17 @@ def test_counted_pairs_of_tasks_that_are_gone_are_dropped_now_and_then(side: Sid
     assert side.store.call(PairNames()) == ("mid:end:mid-a:0",)
     side.turn()
     assert ["PairNames"] not in side.sent
+
+
+def test_a_store_without_room_for_a_table_publishes_what_runs_and_takes_it_later(side: Side) -> None:
+    side.node.memory_bytes_max = -1
+    other = {"name": "words-end", "uid": "object-2", "operator": "end"}
+    side.turn(item(2, table=table(1)), item(1, homes={"0": "a"}, fresh_since=1, **other))
+    asked = [call for calls in side.sent for call in calls]
+    assert "Publish" in asked
+    assert "Create" not in asked, "it would begin without the table"
+    assert side.store.call(TableVersions("mid")) == ()
+    side.node.memory_bytes_max = None
+    side.turn()
+    assert side.store.call(TableVersions("mid")) == (1,)
+    assert "Create" in [call for calls in side.sent for call in calls]

@@ -151,7 +151,7 @@ class Cluster:
             )  # fmt: skip
             self.store(node).call(PutPairs(row_name("tags", "lands", name, 0), pack_row(row)))
 
-    def look(self, *, held: str = "", after_s: float = 11.0) -> dict[str, int]:
+    def look(self, *, held: str = "", outdated: str = "", after_s: float = 11.0) -> dict[str, int]:
         """A look; operator -> version that its Schedule is to carry."""
         self.now_us += int(after_s * S)
         self.count()
@@ -159,7 +159,7 @@ class Cluster:
             SlaHost(WorkerPlace(f"w{n}", n, "host", "u"), StorePlace(n, n, f"{n}:6379"), "", 2, 2)
             for n in "ab"
         )
-        leeway = SlaLeeway(held, "", hosts)
+        leeway = SlaLeeway(held, "", hosts, outdated)
         seen = self.seen()
         asyncio.run(self.keeper.look(self.topology(), UID, seen, self.readings(), leeway))
         return {name: place.version for name, place in self.keeper.view(seen).tables.items()}
@@ -234,6 +234,7 @@ def test_a_table_whose_producers_are_others_by_now_is_not_written() -> None:
 def test_nothing_is_begun_while_the_operator_holds_or_a_store_is_silent() -> None:
     cluster = Cluster()
     assert cluster.look(held="workers are starting") == {}
+    assert cluster.look(outdated="worker w1 is of what it was made from before") == {}
     cluster.silent = True
     assert cluster.look() == {}
 
