@@ -1,5 +1,5 @@
-"""Keys that belong together come to one node of a cluster while rows flow, and go back when nobody asks for it
-any more. All rows count once and in their order: the topology's code raises otherwise."""
+"""Keys that belong together come to one node of a cluster while rows flow, and go back when nobody asks for
+it any more. All rows count once and in their order: the topology's code raises otherwise."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Two processors in a row whose keys belong together: each tag is of one land. Their code raises where a row is
-lost, comes twice or overtakes another one of its tag, in either of them.
+"""Two processors in a row whose keys belong together: each tag is of one land. Their code raises where a row
+is lost, comes twice or overtakes another one of its tag, in either of them.
 
 Neighbours: `topologies` has the sizes and what is common to topologies.
 """

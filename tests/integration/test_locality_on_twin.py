@@ -1,5 +1,6 @@
-"""The whole operator on the twin of the API and real stores, for a topology whose keys go by tables: from what
-tasks have counted to a table in a Schedule and in every store, to its switch, to the status; and back."""
+"""The whole operator on the twin of the API and real stores, for a topology whose keys go by tables: from
+what tasks have counted to a table in a Schedule and in every store, to its switch, to the status; and
+back."""
 
 from __future__ import annotations
 

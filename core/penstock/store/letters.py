@@ -27,8 +27,8 @@ from penstock.store.port import StateWrite
 _LETTERS = b"d"
 _COUNTED = b"n"
 FIRST_BYTE = 0x92
-"""An array of two; a batch is one of three, a fragment one of four, around initial state is one of one. A mark
-of a routing table is one of two as well: it begins with a number, an order with a text."""
+"""An array of two; a batch is one of three, a fragment one of four, around initial state is one of one. A
+mark of a routing table is one of two as well: it begins with a number, an order with a text."""
 _TEXT = range(0xA0, 0xC0)
 """First bytes of short texts."""
 PART_BYTES = 128 << 10

@@ -182,7 +182,9 @@ def counted_by_nobody(
     tasks: dict[tuple[str, str], int] = {}
     for schedule in schedules:
         here = {worker.name for worker in schedule.workers if worker.node == node}
-        tasks |= {(schedule.operator, one.name): one.tasks for one in schedule.executors if one.worker in here}
+        for one in schedule.executors:
+            if one.worker in here:
+                tasks[schedule.operator, one.name] = one.tasks
 
     def is_renewed(name: str) -> bool:
         of = task_of(name)

@@ -61,7 +61,7 @@ it may go. Each costs a look at all keys of the store."""
 _STRANGERS_LOOKED_AT = 64
 _STRANGERS_MAX = 1000
 COUNTS_S = 60.0
-"""How often it is looked for counted pairs of tasks that are gone. Nobody goes by them, they only take room."""
+"""How often it is looked for counted pairs of tasks that are gone: nobody goes by them."""
 LOST_AFTER_S = 2.0
 """How long a record must be nowhere before it counts as lost: a move's steps are not seen at one moment."""
 

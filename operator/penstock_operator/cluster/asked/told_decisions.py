@@ -1,8 +1,8 @@
-"""`penstock explain --cluster`: the last decisions about a Topology, as the statuses of its LatencySLAs and its
-own tell them.
+"""`penstock explain --cluster`: the last decisions about a Topology, as the statuses of its LatencySLAs and
+its own tell them.
 
-What was seen of each executor and edge is in the operator's log alone. Neighbours: `cluster.sla.decisions` and
-`cluster.locality.decisions` make the entries, `local.showing.explain` has the decisions of a run.
+What was seen of each executor and edge is in the operator's log alone. Neighbours: `cluster.sla.decisions`
+and `cluster.locality.decisions` make the entries, `local.showing.explain` has the decisions of a run.
 """
 
 from __future__ import annotations

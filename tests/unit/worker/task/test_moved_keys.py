@@ -12,7 +12,7 @@ from penstock.store.port import Measure, PutTable
 from penstock_worker.task.loop import TaskLoop
 from scenes.letter_scene import LetterScene
 from unit.worker.task.test_dead_letters import BOTH, begun, last_totals
-from unit.worker.task.test_retries import held_rows
+from unit.worker.task.test_retries import FAILS_FOR, held_rows
 
 SOURCE = "lines/a.txt"
 KEY = pack(("poison",))
@@ -123,8 +123,9 @@ def test_an_order_that_meets_no_table_is_carried_out_where_it_is(tmp_path: Path)
 
 
 def test_rows_that_wait_to_be_tried_again_go_with_their_key(tmp_path: Path) -> None:
-    fault = "if key[0] == 'poison' and timers.getCurrentProcessingTimeInMs() < {}: raise ValueError('not yet')"
-    scene = LetterScene(tmp_path, fault.format(1_002_000), "{policy: Retry, attempts: 9, backoff: 200ms}")
+    scene = LetterScene(
+        tmp_path, FAILS_FOR.format(1_002_000), "{policy: Retry, attempts: 9, backoff: 200ms}"
+    )
     begun(scene, "poison ash poison\n")
     scene.turns(scene.task("count", BOTH), 4)
     assert held_rows(scene) == 2
