@@ -121,12 +121,10 @@ class CorrelatedKeys(Running):
     """Rows come from files that grow (`growing`)."""
 
     @classmethod
-    def made(
-        cls, cluster: Cluster, shared: SharedFolder, name: str, code: str, sizes: Sizes = Sizes()
-    ) -> CorrelatedKeys:
+    def made(cls, cluster: Cluster, shared: SharedFolder, name: str, code: str) -> CorrelatedKeys:
         """Write the first rows and the manifest; nothing is applied yet."""
         folder = shared.fresh(name)
-        topology = share(sized(manifest(code), name, sizes), ("texts", "/in"), ("out", "/out"))
+        topology = share(sized(manifest(code), name, Sizes()), ("texts", "/in"), ("out", "/out"))
         made = cls(cluster, topology, folder)
         made._grow([0] * TAGS)
         return made

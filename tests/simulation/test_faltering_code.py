@@ -18,7 +18,6 @@ from penstock_simulation.protocol.world import Parts, simulate
 from penstock_worker.stages.held_back import HoldingCalls
 from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.state.cache import Key, ShardState
-from penstock_worker.state.key_state import put_in
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
 from penstock_worker.values.held import ONE_ROW, Held
 
@@ -31,6 +30,7 @@ KINDS = {
     "tables-full": Parts(moves=True, tables=True, pressure=True),
 }
 SEEDS = 30
+"""Half as many where tables change: such runs take twice as long."""
 
 
 class FalteringRunner(ProcessorRunner):
@@ -82,7 +82,8 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_tried_again_is_neither_lost_nor_doubled_nor_out_of_order(kind: str) -> None:
     parts = replace(KINDS[kind], keyed=FalteringStage)
-    broken = [one for one in (simulate(seed, parts) for seed in range(SEEDS)) if one.broken]
+    seeds = SEEDS // 2 if parts.tables else SEEDS
+    broken = [one for one in (simulate(seed, parts) for seed in range(seeds)) if one.broken]
     assert not broken, "\n".join(f"seed {one.seed}, turn {one.turns}: {one.broken}" for one in broken[:10])
 
 
@@ -125,14 +126,5 @@ def test_what_does_not_go_with_its_key_is_found(
     bug: type[HoldingCalls], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock_worker.stages.failing_code.HoldingCalls", bug)
-    parts = replace(KINDS["tables"], keyed=FalteringStage)
-    assert any(simulate(seed, parts).broken for seed in range(100))
-
-
-def test_timers_that_wait_fire_once_where_their_key_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    def set_anew(state: Any, record: Any, variables: Any, parts: Any, fired: Any) -> None:
-        put_in(state, record, variables, parts)
-
-    monkeypatch.setattr("penstock_worker.stages.receiving.put_in", set_anew)
     parts = replace(KINDS["tables"], keyed=FalteringStage)
     assert any(simulate(seed, parts).broken for seed in range(100))

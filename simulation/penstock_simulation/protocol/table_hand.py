@@ -52,9 +52,9 @@ class TableHand:
         if self._overlaps():
             self.refused += 1
             return
-        for node in self._world.nodes.values():
+        for there in self._world.nodes.values():
             # That the one before is carried out everywhere was seen.
-            node.note_seen(node.log_length)
+            there.note_seen(there.log_length)
         if made and not made[-1].keys and made[-1].moves and rng.random() < 0.7:
             # Nobody asks for tables any more, for a while.
             self._make(operator, bare_table(made[-1]))
@@ -70,9 +70,7 @@ class TableHand:
         if rng.random() < 0.5:
             # Who has never been claimed is as if it were born later: every store has the table before.
             producers = [shard for shard in producers if self._is_begun(shard)]
-        self._make(
-            operator, next_table(made[-1] if made else None, keys, by_hash.__getitem__, producers)
-        )
+        self._make(operator, next_table(made[-1] if made else None, keys, by_hash.__getitem__, producers))
         if len(producers) < len(_PRODUCERS[operator]):
             for node in self._world.nodes:
                 self._put(node)

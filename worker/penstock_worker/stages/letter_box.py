@@ -136,9 +136,7 @@ class LetterBox:
         """What an order in the shard's inbox is about. Raises OwnershipLost and StoreUnreachable."""
         carried = lying.carried_by(payload)
         if carried is not None:
-            return Ordered(
-                lying.REPLAY, carried.operator, LetterId(owned.number + 1, 0), b"", carried.letter
-            )
+            return Ordered(lying.REPLAY, carried.operator, LetterId(owned.number + 1, 0), b"", carried.letter)
         doing, order = lying.decode_order(payload)
         operator, of = order.operator, order.letter
         if operator not in self.policies:

@@ -16,7 +16,7 @@ from penstock.dataflow.wire_keys import wire_router
 from penstock.store import letters as lying
 from penstock.store.fragments import fragments_of
 from penstock.store.ownership import OwnedShard
-from penstock.store.port import Bounds, Output, StateWrite
+from penstock.store.port import Bounds, NodeStore, Output, StateWrite, TableVersions
 from penstock_worker.stages.arriving_version import ArrivingVersion
 from penstock_worker.stages.failing_code import FailingCode
 from penstock_worker.stages.table_shelf import TableShelf
@@ -32,13 +32,20 @@ class MovedLetters:
     """Of one task's keyed stage."""
 
     def __init__(
-        self, operator: str, head: Processor, failing: FailingCode, shelf: TableShelf, bounds: Bounds
+        self,
+        operator: str,
+        head: Processor,
+        failing: FailingCode,
+        shelf: TableShelf,
+        store: NodeStore,
+        bounds: Bounds,
     ) -> None:
         self._operator = operator
         self._moved = moved_count(operator)
         self._hashed = wire_router(head.key_types, head.shards)
         self._failing = failing
         self._shelf = shelf
+        self._store = store
         self._bounds = bounds
 
     def elsewhere(
@@ -69,7 +76,7 @@ class MovedLetters:
     ) -> int | None:
         """The number of the shard where a key's state is, or goes, as far as is known here; None: it is on
         its way to this one."""
-        newest = self._shelf.newest(self._operator)
+        newest = max(self._store.call(TableVersions(self._operator)), default=0)
         if not newest:
             return number
         table = self._shelf.table(self._operator, newest)

@@ -40,8 +40,8 @@ from penstock_worker.process.clock import Clock
 from penstock_worker.stages.arriving_version import HELD_ROWS, VERSION_NOTES, ArrivingVersion, Key
 from penstock_worker.stages.control_entries import KeyState, Mark, before_control, decode, encode, is_control
 from penstock_worker.stages.fragmented_rows import gathered, last_fragment
-from penstock_worker.stages.keyed_part import key_getter, keys_getter
 from penstock_worker.stages.held_back import HoldingCalls
+from penstock_worker.stages.keyed_part import key_getter, keys_getter
 from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.stages.moved_letters import MovedLetters
 from penstock_worker.stages.part_size import fill_of
@@ -103,7 +103,7 @@ class Receiving:
         self._store = store
         self._bounds = bounds
         self._clock = clock
-        self._letters = MovedLetters(operator, head, stage.failing, shelf, bounds)
+        self._letters = MovedLetters(operator, head, stage.failing, shelf, store, bounds)
         self._versions: dict[str, ArrivingVersion] = {}
         self._left: dict[str, list[tuple[bytes, bytes]]] = {}
         """Shards of which an earlier owner has left notes, and whose table is not here yet."""

@@ -37,9 +37,7 @@ class Moved:
         """The next table is in the store."""
         self.version += 1
         before, self.at = self.at, 1 - self.at
-        table = RoutingTable(
-            self.version, ((KEY, self.at),), (KeyMove(KEY, before, self.at),), (SOURCE,)
-        )
+        table = RoutingTable(self.version, ((KEY, self.at),), (KeyMove(KEY, before, self.at),), (SOURCE,))
         self.scene.store.call(PutTable("count", self.version, encode_table(table)))
 
     def begin(self) -> None:
@@ -123,9 +121,7 @@ def test_an_order_that_meets_no_table_is_carried_out_where_it_is(tmp_path: Path)
 
 
 def test_rows_that_wait_to_be_tried_again_go_with_their_key(tmp_path: Path) -> None:
-    scene = LetterScene(
-        tmp_path, FAILS_FOR.format(1_002_000), "{policy: Retry, attempts: 9, backoff: 200ms}"
-    )
+    scene = LetterScene(tmp_path, FAILS_FOR.format(1_002_000), "{policy: Retry, attempts: 9, backoff: 200ms}")
     begun(scene, "poison ash poison\n")
     scene.turns(scene.task("count", BOTH), 4)
     assert held_rows(scene) == 2
