@@ -4,6 +4,7 @@ back."""
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -100,8 +101,8 @@ class Tasks:
         return {name: decode_table(one.table.content) for name, one in schedules.items() if one.table}
 
     async def count(self) -> None:
-        """Each key of tags was followed by the same of lands; each agent says what its store holds."""
-        pairs: dict[Pair, int] = {((key,), (key,)): COUNTED // len(KEYS) for key in KEYS}
+        """Each key of tags was followed by one of lands, wherever hashes have it."""
+        pairs: dict[Pair, int] = {((key,), (1000 + key,)): COUNTED // len(KEYS) for key in KEYS}
         seen = np.array(list(pairs.values()), np.int64)
         summary = pack_summary(PairSummary(COUNTED, 0, tuple(pairs), seen, 0 * seen))
         now_us = time.time_ns() // 1000
@@ -115,10 +116,6 @@ class Tasks:
                 )  # fmt: skip
                 name = row_name("tags", "lands", executor.name, task)
                 self.store(nodes[executor.worker]).call(PutPairs(name, pack_row(row)))
-        for node in NODE_NAMES:
-            store = self.store(node)
-            held = HeldRow(node, store.call(ReadGeneration()), now_us, 6000, 6)
-            store.call(PutMetrics(((HELD_ROW_NAME, pack(held)),)))
 
     async def carry_out(self) -> None:
         """Every shard counts the newest tables as it would have after the commits that they ask for."""
@@ -148,6 +145,18 @@ class Tasks:
         counted = {name: version - owned.counted_so_far(name)}
         assert store.call(owned.commit(time.time_ns() // 1000, counted=counted)) is Answer.OK
 
+    async def live(self) -> None:
+        """Workers renew their rows, and agents what they say of their stores."""
+        while True:
+            for schedule in (await self.schedules()).values():
+                for worker in schedule.workers:
+                    self._stage.world.tell(self.store(worker.node), worker.name, worker.uid)
+            for node in NODE_NAMES:
+                store = self.store(node)
+                held = HeldRow(node, store.call(ReadGeneration()), time.time_ns() // 1000, 6000, 6)
+                store.call(PutMetrics(((HELD_ROW_NAME, pack(held)),)))
+            await asyncio.sleep(0.5)
+
     def versions(self, operator: str) -> set[tuple[int, ...]]:
         """What the stores have of an operator's tables."""
         return {self.store(node).call(TableVersions(operator)) for node in NODE_NAMES}
@@ -162,6 +171,13 @@ def test_counts_become_a_table_that_is_switched_to_and_shown_and_taken_back(node
         await stage.cluster.create(TOPOLOGIES, meeting())
         status = await stage.until_phase("Running")
         tasks = Tasks(stage, status["stateUid"])
+        living = asyncio.create_task(tasks.live())
+        try:
+            await through(stage, tasks)
+        finally:
+            living.cancel()
+
+    async def through(stage: Stage, tasks: Tasks) -> None:
         await tasks.count()
 
         async def is_made() -> bool:
