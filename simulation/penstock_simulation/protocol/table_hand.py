@@ -1,27 +1,23 @@
 """The operator's hand where it is about routing tables: makes them, and has them put into the stores.
 
-A table comes into each store at a time of its own, as agents put it there; a store that lost it has it again,
-and forgets those that nobody goes by. Behind one without keys there may be a bare one. One that would overlap
-with another that is not carried out is refused. Neighbours: `chaos` asks for tables,
+A table comes into each store at a time of its own, as agents put it there; a store that lost it has it again.
+One that would overlap with another that is not carried out is refused. Neighbours: `chaos` asks for tables,
 `table_workload` looks where keys are in the end.
 """
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
 from penstock.dataflow.routing import Router
 from penstock.dataflow.routing_table import (
     RoutingTable,
-    bare_table,
     encode_table,
     is_carried_out,
     next_table,
-    superseded,
 )
 from penstock.store.codec import decode_counts
-from penstock.store.port import TABLES_KEPT, DropTable, PutTable, StoreFull, TableVersions
+from penstock.store.port import TABLES_KEPT, PutTable, StoreFull, TableVersions
 from penstock_simulation.protocol.table_workload import Rerouted
 from penstock_simulation.protocol.workload import CLASSES, KEYS, SHARDS
 from penstock_worker.state.encoding import pack
@@ -29,8 +25,6 @@ from penstock_worker.state.encoding import pack
 if TYPE_CHECKING:
     from penstock_simulation.protocol.world import World
 
-_LATE = 0.1
-"""How often a call to put a table comes late, 0..1."""
 _PRODUCERS = {"mid": SHARDS.src, "end": SHARDS.mid}
 _KEYS = {"mid": KEYS, "end": CLASSES}
 _SHARDS = {"mid": SHARDS.mid, "end": SHARDS.end}
@@ -52,35 +46,24 @@ class TableHand:
         if self._overlaps():
             self.refused += 1
             return
-        for there in self._world.nodes.values():
-            # That the one before is carried out everywhere was seen.
-            there.note_seen(there.log_length)
-        if made and not made[-1].keys and made[-1].moves and rng.random() < 0.7:
-            # Nobody asks for tables any more, for a while.
-            self._make(operator, bare_table(made[-1]))
-            self.put_somewhere()
-            return
-        share = 0.6 if rng.random() < 0.8 else 0.0
         keys = {
-            pack((key,)): int(rng.random() * len(shards)) for key in _KEYS[operator] if rng.random() < share
+            pack((key,)): int(rng.random() * len(shards)) for key in _KEYS[operator] if rng.random() < 0.6
         }
         router = Router(["int"], len(shards))
         by_hash = {pack((key,)): router.route((key,)) for key in _KEYS[operator]}
         producers = list(_PRODUCERS[operator])
-        if rng.random() < 0.5:
+        if rng.random() < 0.5 and not any(there.is_full for there in self._world.nodes.values()):
             # Who has never been claimed is as if it were born later: every store has the table before.
             producers = [shard for shard in producers if self._is_begun(shard)]
-        self._make(operator, next_table(made[-1] if made else None, keys, by_hash.__getitem__, producers))
+        table = next_table(made[-1] if made else None, keys, by_hash.__getitem__, producers)
+        made.append(table)
+        cast("Rerouted", self._world.workload).tables[operator] = table
+        self._world.trace.event("tables", f"{operator} has version {table.version}: {table.moves}")
         if len(producers) < len(_PRODUCERS[operator]):
             for node in self._world.nodes:
                 self._put(node)
         else:
             self.put_somewhere()
-
-    def _make(self, operator: str, table: RoutingTable) -> None:
-        self._made[operator].append(table)
-        cast("Rerouted", self._world.workload).tables[operator] = table
-        self._world.trace.event("tables", f"{operator} has version {table.version}: {table.moves}")
 
     def _is_begun(self, shard: str) -> bool:
         """Whether anybody has ever had it."""
@@ -99,11 +82,8 @@ class TableHand:
 
     def put_somewhere(self) -> None:
         """One store gets what it lacks."""
-        rng, nodes = self._world.rng, list(self._world.nodes)
-        name = nodes[int(rng.random() * len(nodes))]
-        self._put(name)
-        if rng.random() < _LATE:
-            self._put_late(name)
+        nodes = list(self._world.nodes)
+        self._put(nodes[int(self._world.rng.random() * len(nodes))])
 
     def left_over(self) -> str:
         """What of the tables is not carried out, once every store has them; "" for nothing."""
@@ -118,27 +98,14 @@ class TableHand:
         node = self._world.nodes[name]
         for operator, made in self._made.items():
             there = node.store.call(TableVersions(operator))
-            if not made or made[-1].version in there:
-                continue
-            version, content = made[-1].version, encode_table(made[-1])
-            try:
-                node.store.call(PutTable(operator, version, content))
-            except StoreFull:
-                continue
-            for gone in superseded(version, content, there, TABLES_KEPT):
-                node.store.call(DropTable(operator, gone))
-            node.note_seen(node.log_length)
-            self._world.trace.event(f"store {name}", f"has version {version} of {operator}")
-
-    def _put_late(self, name: str) -> None:
-        """What an agent that was taken for dead has put comes late: a table that others came after."""
-        node = self._world.nodes[name]
-        for operator, made in self._made.items():
-            if len(made) > 1:
-                table = made[int(self._world.rng.random() * (len(made) - 1))]
-                with suppress(StoreFull):
-                    node.store.call(PutTable(operator, table.version, encode_table(table)))
-                self._world.trace.event(f"store {name}", f"late: version {table.version} of {operator}")
+            for table in made[-TABLES_KEPT:]:
+                if table.version not in there:
+                    try:
+                        node.store.call(PutTable(operator, table.version, encode_table(table)))
+                    except StoreFull:
+                        continue
+                    node.note_seen(node.log_length)
+                    self._world.trace.event(f"store {name}", f"has version {table.version} of {operator}")
 
     def _is_carried_out(self, operator: str) -> bool:
         made = self._made[operator]
