@@ -25,6 +25,7 @@ from e2e.prepare import NAMESPACE
 ARTIFACTS = ROOT / "artifacts/e2e"
 TEST_TIMEOUT_S = 420
 ORDER = (
+    "locality",
     "latency_sla",
     "kafka",
     "errors",

@@ -10,12 +10,18 @@ from backends.store_backends import Backend
 from penstock.store.port import (
     Answer,
     Append,
+    DropTable,
     Fetch,
     Fetched,
     Moved,
     NodeStore,
+    PairNames,
+    PutPairs,
+    PutTable,
+    ReadTable,
     StoreFull,
     StoreUnreachable,
+    TableVersions,
     Wake,
 )
 from penstock.store.port.moves import Chunk, Install, Move
@@ -128,6 +134,21 @@ def test_a_full_store_takes_no_shard_of_another_store(backend: Backend, scene: S
     install = Install("mid/1", Move("s2", "s1", 7, 1), 1, Chunk(b"\x90", b"", is_last=False))
     with pytest.raises(StoreFull, match="memory limit"):
         scene.store.call(install)
+
+
+def test_a_full_store_takes_neither_tables_nor_counts_and_gives_those_that_it_has(
+    backend: Backend, scene: Scene
+) -> None:
+    scene.set_up("mid/0")
+    scene.store.call(PutTable("mid", 1, b"one"))
+    backend.set_full()
+    for call in (PutTable("mid", 2, b"two"), PutPairs("mid:end:e:0", b"row")):
+        with pytest.raises(StoreFull, match="memory limit"):
+            scene.store.call(call)
+    assert scene.store.call(TableVersions("mid")) == (1,)
+    assert scene.store.call(ReadTable("mid", 1)) == b"one"
+    assert scene.store.call(DropTable("mid", 1)) is Answer.OK
+    assert scene.store.call(PairNames()) == ()
 
 
 class TwoFullStores:

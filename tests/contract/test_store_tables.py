@@ -7,6 +7,7 @@ from penstock.store.port import (
     Create,
     DropPairs,
     DropTable,
+    PairNames,
     PutPairs,
     PutTable,
     ReadPairs,
@@ -33,10 +34,12 @@ def test_tables_are_kept_by_version(scene: Scene) -> None:
 def test_counted_pairs_are_kept_by_name_the_newest_of_each(scene: Scene) -> None:
     scene.set_up("mid/0")
     assert scene.store.call(ReadPairs()) == {}
+    assert scene.store.call(PairNames()) == ()
     assert scene.store.call(DropPairs(())) is Answer.OK
     for name, row in (("mid:end:e:0", b"old"), ("mid:end:e:1", b"one"), ("mid:end:e:0", b"new")):
         assert scene.store.call(PutPairs(name, row)) is Answer.OK
     assert scene.store.call(ReadPairs()) == {"mid:end:e:0": b"new", "mid:end:e:1": b"one"}
+    assert sorted(scene.store.call(PairNames())) == ["mid:end:e:0", "mid:end:e:1"]
     assert scene.store.call(DropPairs(("mid:end:e:0", "mid:end:e:9"))) is Answer.OK
     assert scene.store.call(ReadPairs()) == {"mid:end:e:1": b"one"}
 

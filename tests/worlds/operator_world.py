@@ -24,7 +24,7 @@ from penstock.metrics.rows import (
 from penstock.schedule.record import OperatorSchedule
 from penstock.store.keys import kept_schedule
 from penstock.store.port import Create, NodeStore, OpenStore, PutMetrics
-from penstock.store.publishing import to_publish
+from penstock.store.publishing import put_table, to_publish
 from penstock.store.redis.connection import Wire
 from penstock_operator.agent.schedule_memory import ScheduleMemory
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
@@ -188,6 +188,7 @@ class OperatorWorld:
             if applied.get(place.node, -1) >= schedule.version:
                 continue
             store = self.stores(place.node, owner_of(thing).topology_uid)
+            put_table(store, schedule)
             for shard, home in schedule.shards.items():
                 if home.home == place.id and home.fresh_since > applied.get(place.node, 0):
                     store.call(Create(shard, source=schedule.is_source, life=home.life))

@@ -39,6 +39,11 @@ class RoutingTable(msgspec.Struct, frozen=True, array_like=True):
     moves: tuple[KeyMove, ...]
     producers: tuple[str, ...]
 
+    @property
+    def is_bare(self) -> bool:
+        """Whether all keys go by their hash and none has to move for it: nobody needs a table then."""
+        return not self.keys and not self.moves
+
     def changed_shards(self) -> list[int]:
         """The shards that lose or gain keys, in order."""
         return sorted({shard for move in self.moves for shard in (move.source, move.target)})
@@ -67,16 +72,28 @@ def next_table(
     )
 
 
+def bare_table(before: RoutingTable) -> RoutingTable:
+    """The table that follows an empty one that is carried out. It keeps nothing but the version, from which
+    a later table goes on; nobody has to switch to it."""
+    return RoutingTable(before.version + 1, (), (), ())
+
+
 encode_table = msgspec.msgpack.Encoder().encode
 """A table -> its content, equal tables to equal bytes."""
 decode_table = msgspec.msgpack.Decoder(RoutingTable).decode
 """Inverse of `encode_table`. Raises msgspec.DecodeError for anything else."""
 
 
-def superseded(version: int, kept: int) -> int | None:
-    """The version that nobody goes by any more once this one is there, where the last `kept` are; None for
-    none."""
-    return version - kept if version > kept else None
+def superseded(version: int, content: bytes, there: Iterable[int], kept: int) -> list[int]:
+    """The versions among those that are `there` that nobody goes by any more beside this one, where the last
+    `kept` are. Behind a bare one nothing is kept: who still routes by the one before finds this one, and they
+    are the same. A content that cannot be read is a later Penstock's, and is taken for none."""
+    try:
+        is_bare = decode_table(content).is_bare
+    except msgspec.DecodeError:
+        is_bare = False
+    last = version if is_bare else version - kept + 1
+    return [one for one in there if one < last]
 
 
 CONTENT_TEXT_MAX = 256 << 10

@@ -67,7 +67,10 @@ def counts_of(
         if row.at_us < seen.at_us - GONE_US:
             gone.append(name)
         elif row.at_us >= seen.at_us - STALE_US:
-            rows[name] = row
+            of = row_name(row.upstream, row.downstream, row.executor, row.task)
+            # An executor that has come from another node has left one in the store there.
+            if of not in rows or rows[of].at_us < row.at_us:
+                rows[of] = row
     return Counts(
         tuple(_edge(seen, rows, upstream, downstream, versions, hashed) for upstream, downstream in edges),
         tuple(gone),

@@ -29,6 +29,7 @@ from penstock.control.locality.tables import LocalityLook, TableRules, decide_ta
 from penstock.dataflow.routing_table import (
     CONTENT_TEXT_MAX,
     RoutingTable,
+    bare_table,
     content_text,
     encode_table,
     is_carried_out,
@@ -96,8 +97,8 @@ class _Change:
 
 
 class LocalityLoop:
-    """Of one topology. `unrouted` are operators of `plan` that are to go by their hash again; `seed` says how
-    ties are broken in divisions."""
+    """Of one topology. `unrouted` are operators of `plan` that are to go by their hash again: each is done
+    with once its table is bare. `seed` says how ties are broken in divisions."""
 
     def __init__(
         self,
@@ -231,12 +232,17 @@ class LocalityLoop:
         return self._decide(seen, counts)
 
     def _emptied(self, seen: LocalitySeen) -> TableToRecord | None:
-        """The empty table of an operator that is to have none any more."""
+        """The empty table of an operator that is to have none any more, and the bare one behind it."""
         for name in self._operators:
             table = self._tables.get(name)
-            if name in self._unrouted and table is not None and table.keys:
+            if name not in self._unrouted or table is None or table.is_bare:
+                continue
+            if table.keys:
                 self._events.append(f"keys of {name} go back to where their hash says")
                 return self._following(seen, name, {})
+            self._events.append(f"keys of {name} are back where their hash says")
+            bare = bare_table(table)
+            return TableToRecord(name, bare, encode_table(bare))
         return None
 
     def _following(self, seen: LocalitySeen, name: str, keys: Mapping[bytes, int]) -> TableToRecord | None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class LocalitySeen:
-    """One moment. `rows` are the packed rows of counted pairs of all stores; `tasks` is executor -> tasks,
-    of operators that count; `homes` is operator -> shard -> node of its home, of all stages; `counts` is
-    shard -> what its record counts, of shards of which that is known. `capacity` is node -> what it can hold,
-    in any unit; `state_bytes` operator -> what its state takes, where that is known. `held` says in words why
-    nothing new may be begun."""
+    """One moment. `rows` are the packed rows of counted pairs of all stores, by any name; `tasks` is
+    executor -> tasks, of operators that count; `homes` is operator -> shard -> node of its home, of all
+    stages; `counts` is shard -> what its record counts, of shards of which that is known. `capacity` is node
+    -> what it can hold, in any unit; `state_bytes` operator -> what its state takes, where that is known.
+    `held` says in words why nothing new may be begun."""
 
     at_us: int
     rows: Mapping[str, bytes]

@@ -8,7 +8,8 @@ beside it. One more field has how many letters there are.
 Whoever wants one to be worked on again, or dropped, says so by an entry in the shard's inbox
 (`encode_order`), under the name of a producer that is no shard; the shard's owner carries it out with the
 commit that goes past that entry. An order is about letters that are there: one that comes twice finds none,
-and does nothing. So whoever places it may do so again.
+and does nothing. So whoever places it may do so again. Where a routing table has taken the letter's key to
+another shard meanwhile, the owner sends the letter there, within an order.
 
 Neighbours: the worker's `letter_box` writes, `dead_letters` reads and orders.
 """
@@ -26,12 +27,16 @@ from penstock.store.port import StateWrite
 _LETTERS = b"d"
 _COUNTED = b"n"
 FIRST_BYTE = 0x92
-"""An array of two; a batch is one of three, a fragment one of four, around initial state is one of one."""
+"""An array of two; a batch is one of three, a fragment one of four, around initial state is one of one. A
+mark of a routing table is one of two as well: it begins with a number, an order with a text."""
+_TEXT = range(0xA0, 0xC0)
+"""First bytes of short texts."""
 PART_BYTES = 128 << 10
 CLERK = "dead-letters!"
 """The producer of orders."""
 REPLAY = "replay"
 DROP = "drop"
+_BROUGHT = "brought"
 
 ROWS = "rows"
 TIMER = "timer"
@@ -90,11 +95,20 @@ class Order(msgspec.Struct, frozen=True, array_like=True):
     letter: LetterId
 
 
+class Carried(msgspec.Struct, frozen=True, array_like=True):
+    """A letter that is to be worked on again, and lies in no shard any more."""
+
+    operator: str
+    letter: Letter
+
+
 _LETTER = msgspec.msgpack.Decoder(Letter)
 _KEPT = msgspec.msgpack.Decoder(Kept)
 _HEAD = msgspec.msgpack.Decoder(tuple[int, bytes])
 _FIELD = msgspec.msgpack.Decoder(tuple[int, ...])
 _SAID = msgspec.msgpack.Decoder(tuple[str, Order])
+_CARRYING = msgspec.msgpack.Decoder(tuple[str, Carried])
+_CARRYING_HEAD = codec.pack((_BROUGHT, None))[:-1]
 COUNTED = _COUNTED
 """The field of how many there are."""
 
@@ -181,7 +195,7 @@ def letters_in(fields: Mapping[bytes, bytes]) -> dict[LetterId, Letter]:
 
 def is_order(payload: bytes) -> bool:
     """Whether an inbox entry is no rows, but says what is to be done with letters."""
-    return payload[0] == FIRST_BYTE
+    return payload[0] == FIRST_BYTE and payload[1] in _TEXT
 
 
 def encode_order(doing: str, operator: str, letter: LetterId) -> bytes:
@@ -189,5 +203,16 @@ def encode_order(doing: str, operator: str, letter: LetterId) -> bytes:
     return codec.pack((doing, Order(operator, letter)))
 
 
+def encode_carried(operator: str, letter: Letter) -> bytes:
+    """The order to work again on a letter that comes along with it."""
+    return codec.pack((_BROUGHT, Carried(operator, letter)))
+
+
+def carried_by(order: bytes) -> Carried | None:
+    """The letter that an order brings along; None for one about a letter that is in the shard."""
+    return _CARRYING.decode(order)[1] if order.startswith(_CARRYING_HEAD) else None
+
+
 def decode_order(payload: bytes) -> tuple[str, Order]:
+    """What is to be done with a letter that is in the shard, and which it is."""
     return _SAID.decode(payload)

@@ -6,22 +6,23 @@ decided through here.
 
 from __future__ import annotations
 
-from typing import Any
-
 from penstock.dataflow.routing_table import superseded
 from penstock.schedule.record import OperatorSchedule
-from penstock.store.port import TABLES_KEPT, DropTable, Publish, PutTable, Request
+from penstock.store.port import TABLES_KEPT, DropTable, NodeStore, Publish, PutTable, TableVersions
 
 
-def to_put(schedule: OperatorSchedule) -> list[Request[Any]]:
-    """The calls that put the routing table of `schedule` into a store, before it is published and before
-    shards of it are made; none where there is no table. Repeating them changes nothing."""
-    table = schedule.table
+def put_table(store: NodeStore, schedule: OperatorSchedule) -> None:
+    """Put the routing table of `schedule` into a store, before it is published and before shards of it are
+    made; older ones that nobody goes by are forgotten there. Nothing where there is no table. Repeating it
+    changes nothing. Raises what the store does."""
+    table, operator = schedule.table, schedule.operator
     if table is None:
-        return []
-    calls: list[Request[Any]] = [PutTable(schedule.operator, table.version, table.content)]
-    gone = superseded(table.version, TABLES_KEPT)
-    return calls if gone is None else [*calls, DropTable(schedule.operator, gone)]
+        return
+    store.call(PutTable(operator, table.version, table.content))
+    there = store.call(TableVersions(operator))
+    gone = superseded(table.version, table.content, there, TABLES_KEPT)
+    if gone:
+        store.pipeline([DropTable(operator, version) for version in gone])
 
 
 def to_publish(schedule: OperatorSchedule) -> Publish:

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
+from penstock.control.locality.pairs_row import task_of
 from penstock.schedule.record import AppliedPlace, OperatorSchedule
 from penstock_operator.agent.schedule_feed import SeenSchedule, Snapshot
 
@@ -172,3 +173,21 @@ def farewell(snapshot: Snapshot, in_store: Collection[str], missed: Mapping[str,
         return Farewell(now, ())
     known = {uid for uid, listing in now.items() if snapshot.listing > listing}
     return Farewell(now, tuple(sorted(known - snapshot.living)), frozenset(known & snapshot.living))
+
+
+def counted_by_nobody(
+    names: Iterable[str], schedules: Iterable[OperatorSchedule], node: str
+) -> tuple[str, ...]:
+    """Of the rows of counted pairs in a node's store those that no task there renews, by name."""
+    tasks: dict[tuple[str, str], int] = {}
+    for schedule in schedules:
+        here = {worker.name for worker in schedule.workers if worker.node == node}
+        for one in schedule.executors:
+            if one.worker in here:
+                tasks[schedule.operator, one.name] = one.tasks
+
+    def is_renewed(name: str) -> bool:
+        of = task_of(name)
+        return of is not None and of[2] < tasks.get((of[0], of[1]), 0)
+
+    return tuple(name for name in names if not is_renewed(name))

@@ -22,18 +22,21 @@ from penstock.store.moving.mover import MoveKind, moves_due
 from penstock.store.port import (
     Answer,
     Create,
+    DropPairs,
     KeepTopologies,
     Measure,
     NodeStore,
+    PairNames,
     Retract,
     ShardCounters,
     ShardStatus,
     SomeTopologies,
+    StoreFull,
     StoreUnreachable,
     TopologiesAmong,
     UnreadableState,
 )
-from penstock.store.publishing import to_publish, to_put
+from penstock.store.publishing import put_table, to_publish
 from penstock_operator.agent import decisions
 from penstock_operator.agent.decisions import NOBODY_GOES, Standing
 from penstock_operator.agent.schedule_feed import SeenSchedule, Snapshot
@@ -57,6 +60,8 @@ STRANGERS_S = 180.0
 it may go. Each costs a look at all keys of the store."""
 _STRANGERS_LOOKED_AT = 64
 _STRANGERS_MAX = 1000
+COUNTS_S = 60.0
+"""How often it is looked for counted pairs of tasks that are gone: nobody goes by them."""
 LOST_AFTER_S = 2.0
 """How long a record must be nowhere before it counts as lost: a move's steps are not seen at one moment."""
 
@@ -103,6 +108,8 @@ class _Topology:
     missing_since_s: dict[str, float] = field(default_factory=dict)
     """When a shard that is not here was first found nowhere else; inf: it was somewhere, at the last look."""
     lost: frozenset[str] = frozenset()
+    counts_at_s: float | None = None
+    """When pairs of keys are looked through next that tasks have counted; None: it is new here."""
 
 
 class StoreSide:
@@ -133,7 +140,9 @@ class StoreSide:
         self._unreadable: dict[str, float] = {}
         """Until when a topology is left alone."""
         self._tables_put: dict[tuple[str, str], int] = {}
-        """Schedule object -> version of the routing table that this start of the store has of it."""
+        """Schedule object -> version of the routing table that this start of the store has of it;"""
+        self._tables_refused: dict[tuple[str, str], int] = {}
+        """and of the one that it had no room for, and that is tried again."""
 
     def confirmed(self, seen: SeenSchedule, applied: AppliedPlace, listing: int) -> None:
         """The API server has a report; `listing` is the newest one that was had."""
@@ -277,8 +286,9 @@ class StoreSide:
                 to_create += [(seen, birth) for birth in _births(seen.schedule, step.create)]
             if step.publish:
                 to_publish_now.append(seen)
-        if (to_create or to_publish_now) and uid not in self._refused:
-            self._put_tables(store, schedules)
+        if uid not in self._refused and not self._put_tables(store, schedules):
+            # Only what is born has to be beside its tables: what runs already waits for them by itself.
+            to_create = []
         calls_left = len(to_create) // _CALLS_AT_ONCE + _CLEARS_PER_TURN
         for first in range(0, len(to_create), _CALLS_AT_ONCE):
             part = [birth for _, birth in to_create[first : first + _CALLS_AT_ONCE]]
@@ -309,14 +319,23 @@ class StoreSide:
             self._note(seen, published=seen.schedule.version)
         return _statuses_of(shards, answers[-1]) if looks else None
 
-    def _put_tables(self, store: NodeStore, schedules: Sequence[SeenSchedule]) -> None:
+    def _put_tables(self, store: NodeStore, schedules: Sequence[SeenSchedule]) -> bool:
         """Routing tables of all operators come before what is made or published: a shard that puts out rows
-        is born where the tables that do not name it are, and begins by them."""
+        is born where the tables that do not name it are, and begins by them. False where the store has no
+        room for one."""
         for seen in schedules:
             table, key = seen.schedule.table, (seen.name, seen.uid)
             if table is not None and self._tables_put.get(key, 0) < table.version:
-                store.pipeline(to_put(seen.schedule))
+                try:
+                    put_table(store, seen.schedule)
+                except StoreFull:
+                    if self._tables_refused.get(key) != table.version:
+                        self._tables_refused[key] = table.version
+                        told = "%s: the store has no room for version %d of its routing table"
+                        _LOG.warning(told, seen.name, table.version)
+                    return False
                 self._tables_put[key] = table.version
+        return True
 
     def _refuse(self, uid: str) -> None:
         if uid not in self._refused:
@@ -411,6 +430,10 @@ class StoreSide:
         `statuses`: of all records, where they have been asked for since the change.
         """
         known = self._topologies[uid]
+        if known.counts_at_s is None or now_s >= known.counts_at_s:
+            if known.counts_at_s is not None:
+                self._drop_counts(uid, schedules)
+            known.counts_at_s = now_s + COUNTS_S
         versions = tuple(
             (seen.name, seen.schedule.version, self._standing_of(seen).published) for seen in schedules
         )
@@ -444,6 +467,15 @@ class StoreSide:
             and statuses.get(shard, ShardStatus.MOVED) in absent
         ]
         self._note_missing(uid, known, missing, snapshot, now_s)
+
+    def _drop_counts(self, uid: str, schedules: Sequence[SeenSchedule]) -> None:
+        """Pairs of keys that were counted by tasks which this node has no more."""
+        store = self._store(uid)
+        gone = decisions.counted_by_nobody(
+            store.call(PairNames()), [seen.schedule for seen in schedules], self._node
+        )
+        if gone:
+            store.call(DropPairs(gone))
 
     def _note_missing(
         self, uid: str, known: _Topology, missing: Sequence[str], snapshot: Snapshot, now_s: float

@@ -19,7 +19,7 @@ from penstock.locality.loop import LocalityLoop
 from penstock.metrics.rows import WorkerRow
 from penstock.sla.loop import SlaLoop
 from penstock.store.port import Create, NodeStore, Reopen, StoreFull, StoreUnreachable
-from penstock.store.publishing import to_publish, to_put
+from penstock.store.publishing import put_table, to_publish
 from penstock_operator.fleet.port import Fleet, WorkerNotStartedError
 from penstock_operator.local.added_partitions import AddedPartitions
 from penstock_operator.local.kept.grown_files import GrownFiles
@@ -251,8 +251,9 @@ class LocalRun:
     def _do(self, action: Action) -> None:
         match action:
             case PublishSchedules(schedules):
-                tables = [call for schedule in schedules for call in to_put(schedule)]
-                self._store.pipeline([*tables, *(to_publish(schedule) for schedule in schedules)])
+                for schedule in schedules:
+                    put_table(self._store, schedule)
+                self._store.pipeline([to_publish(schedule) for schedule in schedules])
             case StartWorker() | StartSparkWorker():
                 if self._state.phase not in (Phase.STOPPING, Phase.ENDED):
                     self._launch(action)

@@ -33,7 +33,15 @@ from penstock.sla.policies import has_single_tasks, policy_of
 from penstock.sla.promise import Promise, keyed_edges
 from penstock.sla.standing import SlaSummary
 from penstock.sla.treatment import single_tasks
-from penstock.store.port import ClearFailure, Create, Measure, NodeStore, ShardCounters
+from penstock.store.port import (
+    ClearFailure,
+    Create,
+    DropPairs,
+    Measure,
+    NodeStore,
+    PairNames,
+    ShardCounters,
+)
 from penstock.store.port import Tasks as TasksOf
 from penstock.store.redis.store import RedisStore
 from penstock_operator.local.added_partitions import AddedPartitions
@@ -215,9 +223,11 @@ def run_topology(
 
 def _locality(plan: Plan, store: NodeStore, log: DecisionLog) -> LocalityLoop | None:
     """What decides on tables; None where none are asked for, and the store has none of earlier times."""
+    # No task runs yet: what there is was counted by an earlier run.
+    store.call(DropPairs(store.call(PairNames())))
     there = tables_in(store, keyed_operators(plan))
     asked = routed_plan(plan)
-    unrouted = frozenset(there) - frozenset(asked.names)
+    unrouted = frozenset(name for name, table in there.items() if not table.is_bare) - frozenset(asked.names)
     routed = routed_plan(plan, unrouted)
     if not routed.operators:
         return None

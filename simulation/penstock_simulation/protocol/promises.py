@@ -152,14 +152,19 @@ class Promises:
 
     def check_counts(self, records: dict[str, ShardRecord]) -> None:
         """What was counted with commits is what was committed."""
+        together: dict[str, list[int]] = {}
         for shard, record in records.items():
             rows = int(record.position or b"0")
             if not record.source:
                 outside = bytes(self.sinks[shard].content) if shard in self.sinks else b""
                 rows = self._workload.put_out(shard, record.completed_rows, record.state, outside)
             counted = decode_counts(record.counts).get(shard.split("/", 1)[0], 0)
+            found = together.setdefault(self._workload.counted_with(shard), [0, 0])
+            found[0] += rows
+            found[1] += counted
+        for name, (rows, counted) in together.items():
             if counted != rows:
-                raise PromiseBroken(7, f"{shard} has put out {rows} rows, and {counted} are counted")
+                raise PromiseBroken(7, f"{name} has put out {rows} rows, and {counted} are counted")
 
     def check_results(self, records: dict[str, ShardRecord]) -> None:
         """State and sink hold each input row once. `records` are those at the shards' homes."""

@@ -17,7 +17,7 @@ from penstock.dataflow.routing_table import (
     next_table,
 )
 from penstock.store.codec import decode_counts
-from penstock.store.port import TABLES_KEPT, PutTable, TableVersions
+from penstock.store.port import TABLES_KEPT, PutTable, StoreFull, TableVersions
 from penstock_simulation.protocol.table_workload import Rerouted
 from penstock_simulation.protocol.workload import CLASSES, KEYS, SHARDS
 from penstock_worker.state.encoding import pack
@@ -52,7 +52,7 @@ class TableHand:
         router = Router(["int"], len(shards))
         by_hash = {pack((key,)): router.route((key,)) for key in _KEYS[operator]}
         producers = list(_PRODUCERS[operator])
-        if rng.random() < 0.5:
+        if rng.random() < 0.5 and not any(there.is_full for there in self._world.nodes.values()):
             # Who has never been claimed is as if it were born later: every store has the table before.
             producers = [shard for shard in producers if self._is_begun(shard)]
         table = next_table(made[-1] if made else None, keys, by_hash.__getitem__, producers)
@@ -100,7 +100,10 @@ class TableHand:
             there = node.store.call(TableVersions(operator))
             for table in made[-TABLES_KEPT:]:
                 if table.version not in there:
-                    node.store.call(PutTable(operator, table.version, encode_table(table)))
+                    try:
+                        node.store.call(PutTable(operator, table.version, encode_table(table)))
+                    except StoreFull:
+                        continue
                     node.note_seen(node.log_length)
                     self._world.trace.event(f"store {name}", f"has version {table.version} of {operator}")
 

@@ -33,7 +33,7 @@ from penstock_worker.stages.failed_stage import FailedStage
 from penstock_worker.stages.initial_gate import InitialGate
 from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.stages.letter_box import LetterBox
-from penstock_worker.stages.pair_counts import pair_counts
+from penstock_worker.stages.pair_counts import pair_counts, row_names
 from penstock_worker.stages.routed_stage import RoutedStage, routed, with_tables
 from penstock_worker.stages.source_stage import SourceStage
 from penstock_worker.stages.steps import FanoutRunner
@@ -216,7 +216,8 @@ def stage_work(
                 tells_watermark=stage.tells_watermark, on_error=stage.on_error, letters=letters,
                 poison=launch.poison, pairs=pairs,
             )  # fmt: skip
-            also = with_tables(stage, fanout, store, clock)
+            earlier = row_names(stage, fanout, launch.executor, launch.task) if pairs is None else ()
+            also = with_tables(stage, fanout, store, clock, earlier)
             return routed(
                 stage, keyed, runner.variables, fanout, store, launch.bounds, clock, pairs=pairs, also=also
             )

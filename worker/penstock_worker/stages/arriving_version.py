@@ -91,6 +91,14 @@ class ArrivingVersion:
         self.sent += keys
         yield StateWrite(VERSION_NOTES, _SENT, pack(self.sent))
 
+    @property
+    def is_sending(self) -> bool:
+        """Whether some of the keys that are lost are on their way, and others are here."""
+        return 0 < self.sent < len(self.lost)
+
+    def has_sent(self, packed: bytes) -> bool:
+        return any(move.key == packed for move in self.lost[: self.sent])
+
     # --- keys that are gained
 
     def awaits(self, packed: bytes) -> bool:

@@ -3,7 +3,8 @@
 They stand in inboxes between rows, in the order of their pair. A mark says that its producer routes by that
 version from here on; what is behind it of the same pair has gone by it, what is before it has not (decision
 0053). The first byte tells what an entry is: an array of three is rows, of one initial rows, of four a
-fragment; a mark is one of two, a key's state one of five. Neighbours: `switching` sends marks, `receiving`
+fragment; a mark is one of two, a key's state one of six. An order about a dead letter is one of two as well,
+but begins with a text. Neighbours: `switching` sends marks, `receiving`
 reads both.
 """
 
@@ -13,11 +14,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock.store.letters import Letter, is_order
 from penstock.store.port import Entry
 from penstock_worker.state.key_state import Part
 
-_MARK, _KEY_STATE = 0x92, 0x95
-_CONTROL = frozenset({_MARK, _KEY_STATE})
+_MARK, _KEY_STATE = 0x92, 0x96
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -29,13 +30,14 @@ class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 class KeyState(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """Everything that the shard `source` had of a key, which goes with version `version`; it is the key
-    number `number` (from 0) of `source`'s."""
+    number `number` (from 0) of `source`'s. `waiting` is what of the key is to be tried again there."""
 
     version: int
     key: bytes
     source: str
     number: int
     parts: list[Part]
+    waiting: list[Letter]
 
 
 encode = msgspec.msgpack.Encoder().encode
@@ -44,7 +46,8 @@ _KEY_STATE_DECODER = msgspec.msgpack.Decoder(KeyState)
 
 
 def is_control(payload: bytes) -> bool:
-    return payload[0] in _CONTROL
+    first = payload[0]
+    return first == _KEY_STATE or (first == _MARK and not is_order(payload))
 
 
 def decode(payload: bytes) -> Mark | KeyState:
@@ -57,6 +60,6 @@ def decode(payload: bytes) -> Mark | KeyState:
 def before_control(entries: Sequence[Entry]) -> Sequence[Entry]:
     """The entries up to the first that is no rows."""
     for place, entry in enumerate(entries):
-        if entry.payload[0] in _CONTROL:
+        if is_control(entry.payload):
             return entries[:place]
     return entries

@@ -108,6 +108,12 @@ class FailingCode:
         if self._letters is not None:
             self._letters.release(shard)
 
+    def undone(self, shard: str) -> None:
+        """What was worked of a shard last is given up, and worked anew or not at all."""
+        self._holding.undone(shard)
+        if self._letters is not None:
+            self._letters.undone(shard)
+
     def settled(self, shard: str) -> None:
         self._holding.settled(shard)
         self.steps.settled(shard)
@@ -124,6 +130,16 @@ class FailingCode:
     def ordered(self, owned: OwnedShard, payload: bytes) -> Ordered | None:
         """What is to be done with a letter; None where there are none."""
         return None if self._letters is None else self._letters.ordered(owned, payload)
+
+    def forgotten(self, owned: OwnedShard, order: Ordered) -> list[StateWrite]:
+        """What the commit writes that takes a letter away."""
+        return [] if self._letters is None else self._letters.writes(owned, (), 0, "", order)
+
+    def moving(self, owned: OwnedShard) -> HoldingCalls:
+        """What waits of a shard's keys, for a commit with which keys come or go."""
+        now_us = self._clock.now_us()
+        self._holding.turn_to(owned, now_us, lambda _: now_us)
+        return self._holding
 
     def kept_again(self, owned: OwnedShard, order: Ordered, error: str) -> list[StateWrite]:
         """The code has raised on a letter again: it stays."""

@@ -3,7 +3,8 @@
 Rows on which a call raised lie in their shard's state, in a collection like that of dead letters; so the
 commit goes past them, other keys go on, and whoever takes the shard up goes on with what waits. What comes
 for such a key meanwhile, rows and timers, waits behind it, so that the key keeps its order. How much waits
-is among the shard's counts, which a claim answers: who claims a shard without any reads nothing.
+is among the shard's counts, which a claim answers: who claims a shard without any reads nothing. A key that a
+routing table takes to another shard takes along what waits of it, with its tries and its time.
 
 Neighbours: `keyed_stage` calls this instead of the runner where its operator's `onError` is Retry,
 `penstock.store.letters` says how what waits lies there, `spared_calls` is what is left when all attempts are
@@ -125,6 +126,10 @@ class HoldingCalls:
         self._now_us = now_us
         self.stamp_us = stamp_us
 
+    def undone(self, shard: str) -> None:
+        """What the batch that was worked last came to is given up."""
+        self._unsettled.pop(shard, None)
+
     def settled(self, shard: str) -> None:
         """The commit of the batch that was worked last is applied."""
         held = self._waiting.get(shard)
@@ -140,8 +145,25 @@ class HoldingCalls:
         else:
             self._holding.discard(shard)
 
-    def writes(self, counts: dict[str, int]) -> list[StateWrite]:
-        """What the batch's commit writes of it. Raises WorkFailed where too much waits."""
+    # --- keys that change their shard
+
+    def give_away(self, key: Key) -> list[Letter]:
+        """What waits of a key that leaves the shard of the batch at hand; it waits here no more."""
+        found = [letter for _, letter in self._of(key)]
+        if found:
+            self._news[key] = ()
+        return found
+
+    def take_in(self, key: Key, waiting: Iterable[Letter]) -> None:
+        """What waited of a key elsewhere waits in the shard of the batch at hand, as it did there."""
+        for letter in waiting:
+            self._append(key, letter)
+
+    # --- what is committed
+
+    def writes(self, counts: dict[str, int], *, bounded: bool = True) -> list[StateWrite]:
+        """What the batch's commit writes of it. Raises WorkFailed where too much waits and it is `bounded`:
+        what a key brings along has been let in elsewhere."""
         writes: list[StateWrite] = []
         rows = 0
         for key, after in self._news.items():
@@ -158,7 +180,8 @@ class HoldingCalls:
                     rows += 0 if of in before else _weight(letter)
         if rows:
             counts[held_rows_of(self._operator)] = rows
-        self._check_room(writes)
+        if bounded:
+            self._check_room(writes)
         return writes
 
     @property
@@ -314,7 +337,11 @@ class HoldingCalls:
         due_us: int,
     ) -> None:
         stamps_us = [self.stamp_us(key)] * len(rows)
-        letter = Letter(kind, list(key), list(rows), stamps_us, error, 0, "", attempts, expiry_ms, due_us)
+        self._append(
+            key, Letter(kind, list(key), list(rows), stamps_us, error, 0, "", attempts, expiry_ms, due_us)
+        )
+
+    def _append(self, key: Key, letter: Letter) -> None:
         self._news[key] = (*self._of(key), (LetterId(self._commit, self._made), letter))
         self._made += 1
 

@@ -68,7 +68,8 @@ class KeyedStage:
     ) -> None:
         self._operator = operator
         self._pairs = pairs
-        self._failing = FailingCode(operator, runner, on_error, letters, poison, cache.load, clock)
+        self.failing = FailingCode(operator, runner, on_error, letters, poison, cache.load, clock)
+        """What becomes of rows that code fails on."""
         self._event_column = head.event_column
         self._tells = tells_watermark
         self._late_sinks = [sink.name for sink in head.late_sinks]
@@ -98,7 +99,7 @@ class KeyedStage:
         self._easy_count = bounds.outputs_per_commit_max // 4
         self._several, self._alone = Held(bounds, alone=False), Held(bounds, alone=True)
         self._ahead = (
-            CallsAhead(runner, self._failing, self._several, clock, by_event_time=head.by_event_time)
+            CallsAhead(runner, self.failing, self._several, clock, by_event_time=head.by_event_time)
             if runner.concurrent
             else None
         )
@@ -110,7 +111,7 @@ class KeyedStage:
 
     def adopt(self, owned: OwnedShard) -> None:
         self._states[owned.shard] = self._cache.shard(owned)
-        self._failing.adopt(owned)
+        self.failing.adopt(owned)
 
     def state_of(self, shard: str) -> ShardState:
         """The state of an owned shard. KeyError for others."""
@@ -125,7 +126,7 @@ class KeyedStage:
             self._begun.discard(shard)
         if self._time is not None:
             self._time.release(shard)
-        self._failing.release(shard)
+        self.failing.release(shard)
         self._cache.drop(shard)
 
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
@@ -169,8 +170,8 @@ class KeyedStage:
         entries, timers = given
         part = Part()
         left = self._size.rows
-        if self._failing.waits(owned.shard):
-            due = self._failing.due_keys(owned.shard, self._clock.now_us())
+        if self.failing.waits(owned.shard):
+            due = self.failing.due_keys(owned.shard, self._clock.now_us())
             part.retries = due[: max(1, left // 2)]
             left -= len(part.retries)
             if due and left < 1 and owned.number % 2 and (entries or timers):
@@ -281,12 +282,13 @@ class KeyedStage:
                 return self._work(owned, part, in_hand=bool(fetched.entries), refused=refused)
             except (TooMuch, OutputRefused, UserCodeError) as error:
                 state.rollback()
+                self.failing.undone(owned.shard)
                 self.withdraw(owned.shard)
                 message = self._words(part, error)
                 if part.order is not None:
                     return self._kept_again(owned, part, part.order, message)
                 if isinstance(error, UserCodeError) and error.operator != self._operator:
-                    rest = self._failing.steps.rest(owned.shard, error, self._clock.now_us())
+                    rest = self.failing.steps.rest(owned.shard, error, self._clock.now_us())
                     if rest is not None and rest.until_us:
                         return rest
                     if rest is not None:
@@ -314,7 +316,7 @@ class KeyedStage:
 
     def _spares(self, error: Exception) -> bool:
         """Whether what a row comes to makes it a dead letter; what code behind it raises is not its fault."""
-        return self._failing.keeps_letters and not isinstance(error, UserCodeError)
+        return self.failing.keeps_letters and not isinstance(error, UserCodeError)
 
     def _keep(self, owned: OwnedShard, entries: Sequence[Entry], writes: tuple[StateWrite, ...]) -> Work:
         """Pieces of a row came, and the last one did not yet."""
@@ -339,7 +341,7 @@ class KeyedStage:
         """What is to be done with a letter, its key's state loaded."""
         part = Part()
         part.entries = (entry,)
-        order = part.order = self._failing.ordered(owned, entry.payload)
+        order = part.order = self.failing.ordered(owned, entry.payload)
         letter = None if order is None else order.replayed
         if letter is not None and letter.key is not None:
             state = self._states[owned.shard]
@@ -350,7 +352,7 @@ class KeyedStage:
 
     def _kept_again(self, owned: OwnedShard, part: Part, order: Ordered, error: str) -> Work:
         """The code has raised on a letter again."""
-        writes = self._failing.kept_again(owned, order, error)
+        writes = self.failing.kept_again(owned, order, error)
         commit = owned.commit(self._clock.now_us(), entries=part.entries, in_hand=True, state=tuple(writes))
         size_bytes = sum(len(write.value or b"") for write in writes)
         return Work(commit, (), {}, 0, 0, large=fill_of(self._bounds, 0, size_bytes, len(writes)) > 1)
@@ -388,9 +390,9 @@ class KeyedStage:
         out_rows: list[Any] = []
         out_stamps: list[int] = []
         outputs = OutputBatch(self._bounds, owned.shard, held)
-        outputs.spent = self._failing.steps.spent(owned.shard)
+        outputs.spent = self.failing.steps.spent(owned.shard)
         counts: dict[str, int] = {}
-        calls = self._failing.calls_of(owned, part, now_us, refused)
+        calls = self.failing.calls_of(owned, part, now_us, refused)
         wall_us = self._clock.wall_us()
         wall_ms = wall_us // 1000
         if self._ahead is not None and not refused:
@@ -402,7 +404,7 @@ class KeyedStage:
         if part.initial:
             self._begin(calls, state, part.initial, wall_ms, held)
         if part.retries:
-            self._failing.try_again(state, part.retries, wall_ms, held, out_rows, out_stamps)
+            self.failing.try_again(state, part.retries, wall_ms, held, out_rows, out_stamps)
         first = len(out_rows)
         origins = self._sampled()
         self._work_groups(calls, state, part, wall_ms, held, out_rows, out_stamps, origins)
@@ -421,7 +423,7 @@ class KeyedStage:
         writes = state.take_writes()
         timers = state.take_timers()
         size_bytes = outputs.drained_bytes + state.taken_bytes
-        failed = self._failing.writes(owned, part, outputs, wall_ms, rows_out)
+        failed = self.failing.writes(owned, part, outputs, wall_ms, rows_out)
         if failed:
             size_bytes += sum(len(write.value or b"") for write in failed)
             writes = (*writes, *failed)
@@ -562,13 +564,13 @@ class KeyedStage:
         return False
 
     def due(self, now_us: int) -> tuple[Sequence[str], int | None]:
-        return self._failing.due(now_us)
+        return self.failing.due(now_us)
 
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The writes are durable: the cache may let clean keys go now."""
         self.withdraw(owned.shard)
         self._states[owned.shard].committed()
-        self._failing.settled(owned.shard)
+        self.failing.settled(owned.shard)
         if self._time is not None:
             self._time.settled(owned)
 

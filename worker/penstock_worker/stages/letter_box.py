@@ -30,7 +30,7 @@ ERROR_CHARACTERS_MAX = 4000
 
 class Ordered(NamedTuple):
     """What somebody wants to be done with a letter (`lying.REPLAY`, `lying.DROP`), and the letter; None where
-    it is not there, or not any more."""
+    it is not there, or not any more. Without a `head` it came with the order, and lies nowhere yet."""
 
     doing: str
     operator: str
@@ -58,6 +58,10 @@ class LetterBox:
         for operator in self.policies:
             self._kept.pop((shard, operator), None)
 
+    def undone(self, shard: str) -> None:
+        """The commit that was made last is none."""
+        self._news.pop(shard, None)
+
     def settled(self, shard: str) -> None:
         """The commit that was made last is applied."""
         for operator, kept in self._news.pop(shard, {}).items():
@@ -82,7 +86,7 @@ class LetterBox:
         """
         news: dict[str, Kept] = {}
         writes: list[StateWrite] = []
-        if done is not None and done.letter is not None:
+        if done is not None and done.letter is not None and done.head:
             kept = self._counted(owned, done.operator)
             news[done.operator] = _changed(kept, -1, done.letter, -_size_of(done))
             writes += lying.removed(done.operator, done.of, done.head)
@@ -110,6 +114,13 @@ class LetterBox:
         )
         body = lying.packed(again)
         kept = self._counted(owned, order.operator)
+        if not order.head:
+            # Nobody else has it any more: it is kept, also above the bound.
+            self._news[owned.shard] = {order.operator: _changed(kept, 1, again, len(body))}
+            return [
+                *lying.written(order.operator, order.of, body),
+                lying.counted(order.operator, self._news[owned.shard][order.operator]),
+            ]
         news = kept._replace(size_bytes=kept.size_bytes + len(body) - _size_of(order))
         self._news[owned.shard] = {order.operator: news}
         written = lying.written(order.operator, order.of, body)
@@ -123,6 +134,9 @@ class LetterBox:
 
     def ordered(self, owned: OwnedShard, payload: bytes) -> Ordered:
         """What an order in the shard's inbox is about. Raises OwnershipLost and StoreUnreachable."""
+        carried = lying.carried_by(payload)
+        if carried is not None:
+            return Ordered(lying.REPLAY, carried.operator, LetterId(owned.number + 1, 0), b"", carried.letter)
         doing, order = lying.decode_order(payload)
         operator, of = order.operator, order.letter
         if operator not in self.policies:

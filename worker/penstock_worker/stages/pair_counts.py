@@ -219,6 +219,12 @@ class PairCounts:
         return tap
 
 
+def row_names(stage: Stage, fanout: FanoutRunner, executor: str, task: int) -> list[str]:
+    """What the rows of counted pairs are called that a task of `stage` might leave in its store."""
+    edges = dict.fromkeys(edge.edge.operator for edge in fanout.keyed_edges())
+    return [row_name(stage.operator, name, executor, task) for name in edges]
+
+
 def pair_counts(
     stage: Stage, fanout: FanoutRunner, executor: str, task: int, clock: Clock
 ) -> PairCounts | None:

@@ -6,8 +6,9 @@ by then it has worked off all rows that were routed to it before, and what they 
 so nothing of the key overtakes anything. A shard that gains keys hears of it by the first mark, or the first
 state: no row of such a key can come before. It holds these rows back in its own state until the key's state
 has come, and works on all others. The entry that a step is about stays at the head of the inbox until the
-last of the step's commits, so a new owner goes on where the one before was. Neighbours: `arriving_version`
-has the notes, `control_entries` the entries, `routed_stage` carries out what is decided here.
+last of the step's commits, so a new owner goes on where the one before was. What waits of a key to be tried
+again is of its state. Neighbours: `arriving_version` has the notes, `control_entries` the entries,
+`moved_letters` what becomes of dead letters, `routed_stage` carries out what is decided here.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from penstock.dataflow.plan import Processor
 from penstock.dataflow.routing_table import KeyMove, begun_count, moved_count
 from penstock.store.codec import decode_batch, encode_batch
 from penstock.store.fragments import decode_fragment, fragments_of, is_fragment
+from penstock.store.letters import TIMER, is_order
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import (
     Bounds,
@@ -38,8 +40,10 @@ from penstock_worker.process.clock import Clock
 from penstock_worker.stages.arriving_version import HELD_ROWS, VERSION_NOTES, ArrivingVersion, Key
 from penstock_worker.stages.control_entries import KeyState, Mark, before_control, decode, encode, is_control
 from penstock_worker.stages.fragmented_rows import gathered, last_fragment
+from penstock_worker.stages.held_back import HoldingCalls
 from penstock_worker.stages.keyed_part import key_getter, keys_getter
 from penstock_worker.stages.keyed_stage import KeyedStage
+from penstock_worker.stages.moved_letters import MovedLetters
 from penstock_worker.stages.part_size import fill_of
 from penstock_worker.stages.table_shelf import LOOK_US, TableShelf
 from penstock_worker.stages.work import Rest, Work, WorkFailed
@@ -99,6 +103,7 @@ class Receiving:
         self._store = store
         self._bounds = bounds
         self._clock = clock
+        self._letters = MovedLetters(operator, head, stage.failing, shelf, store, bounds)
         self._versions: dict[str, ArrivingVersion] = {}
         self._left: dict[str, list[tuple[bytes, bytes]]] = {}
         """Shards of which an earlier owner has left notes, and whose table is not here yet."""
@@ -119,15 +124,19 @@ class Receiving:
         if owned.shard in self._left and not self._take_up(owned):
             return self._rest(LOOK_US)
         entries = fetched.entries
+        version = self._versions.get(owned.shard)
         if not entries:
-            return Given(fetched)
+            # What a key that is tried again puts out might come behind its state.
+            is_sending = version is not None and version.is_sending
+            return self._rest(OUTBOX_LOOK_US) if is_sending else Given(fetched)
         first = entries[0]
         if is_control(first.payload):
             return self._control(owned, first, decode(first.payload), ())
         if is_fragment(first.payload):
             return self._fragment(owned, fetched)
+        if is_order(first.payload):
+            return self._order(owned, fetched, first.payload)
         rows = before_control(entries)
-        version = self._versions.get(owned.shard)
         if version is not None and version.awaited:
             return self._holding(owned, version, fetched, rows)
         return Given(fetched if rows is entries else fetched._replace(entries=tuple(rows)))
@@ -140,7 +149,9 @@ class Receiving:
         """Rows of a shard that waits for keys: those up to the first of such a key, or else that entry's."""
         taken = 0
         for entry in rows:
-            if is_fragment(entry.payload) or self._has_awaited(version, entry.payload):
+            if is_fragment(entry.payload) or is_order(entry.payload):
+                break
+            if self._has_awaited(version, entry.payload):
                 break
             taken += 1
         if taken or not rows:
@@ -183,6 +194,8 @@ class Receiving:
         if version is not None and is_own and version.put:
             return self._work_off(owned, version, first)
         last = last_fragment(owned, first, self._store.call)
+        if is_own and is_order(last.payload):
+            return self._order(owned, fetched, last.payload, (last.forget,))
         if is_own:
             return self._control(owned, first, decode(last.payload), (last.forget,))
         if version is not None and self._has_awaited(version, last.payload):
@@ -190,6 +203,23 @@ class Receiving:
             writes = [write for packed, payload in held for write in version.hold(packed, payload)]
             return self._committed(owned, [*writes, last.forget], done=(first,))
         return Given(fetched._replace(entries=(first,)))
+
+    # --- orders about dead letters
+
+    def _order(
+        self, owned: OwnedShard, fetched: FetchedShard, payload: bytes, forget: tuple[StateWrite, ...] = ()
+    ) -> Given | Work:
+        """What somebody wants to be done with a letter; with what was written of it, where it came in
+        fragments."""
+        entry = fetched.entries[0]
+        elsewhere = self._letters.elsewhere(owned, payload, self._versions.get(owned.shard))
+        if elsewhere is not None:
+            writes, outputs = elsewhere
+            return self._committed(owned, [*writes, *forget], done=(entry,), outputs=outputs)
+        if not forget:
+            return Given(fetched._replace(entries=(entry,)))
+        whole = fetched._replace(entries=(entry._replace(payload=payload),), timers=())
+        return Given(whole, entry.number, len(entry.payload), lambda: (forget, {}))
 
     # --- marks, and state of keys
 
@@ -230,14 +260,16 @@ class Receiving:
         keys_max = min(SENT_KEYS_MAX, max(1, self._bounds.outputs_per_commit_max // 2))
         moves = version.lost[version.sent : version.sent + keys_max]
         self._load(owned, state, [self._key(move.key) for move in moves])
+        holding = self._stage.failing.moving(owned)
         for move in moves:
-            entries = self._state_of(owned, state, version.sent + sent, move, version.version)
+            entries = self._state_of(owned, state, holding, version.sent + sent, move, version.version)
             outputs += entries
             sent += 1
             sent_bytes += sum(len(output.payload) for output in entries)
             if sent_bytes >= min(SENT_BYTES_MAX, self._bounds.commit_bytes_max // 2):
                 break
-        writes = [*state.take_writes(), *version.send(sent)]
+        counted: dict[str, int] = {}
+        writes = [*state.take_writes(), *holding.writes(counted, bounded=False), *version.send(sent)]
         is_last = version.sent == len(version.lost)
         return self._committed(
             owned,
@@ -246,6 +278,7 @@ class Receiving:
             version=version,
             outputs=outputs,
             state=state,
+            counted=counted,
         )
 
     def _is_outbox_free(self, owned: OwnedShard, version: ArrivingVersion) -> bool:
@@ -262,11 +295,19 @@ class Receiving:
         return counters.outbox_entries == 0
 
     def _state_of(
-        self, owned: OwnedShard, state: ShardState, number: int, move: KeyMove, version: int
+        self,
+        owned: OwnedShard,
+        state: ShardState,
+        holding: HoldingCalls,
+        number: int,
+        move: KeyMove,
+        version: int,
     ) -> list[Output]:
         """All that a key has here, as entries for its new shard."""
-        parts = take_out(state, state.begin(self._key(move.key)), self._variables)
-        payload = encode(KeyState(version, move.key, owned.shard, number, parts))
+        key = self._key(move.key)
+        parts = take_out(state, state.begin(key), self._variables)
+        waiting = holding.give_away(key)
+        payload = encode(KeyState(version, move.key, owned.shard, number, parts, waiting))
         pieces = [payload]
         if len(payload) > self._bounds.entry_bytes_max:
             pieces = fragments_of(owned.shard, payload, self._bounds.entry_bytes_max)
@@ -287,15 +328,20 @@ class Receiving:
         self._set_time(state)
         key = self._key(said.key)
         self._load(owned, state, [key])
+        fired = {one.expiry_ms for one in said.waiting if one.kind == TIMER and one.expiry_ms is not None}
         try:
-            put_in(state, state.begin(key), self._variables, said.parts)
+            put_in(state, state.begin(key), self._variables, said.parts, fired)
         except UnknownVariable as unknown:
             state.rollback()
             raise WorkFailed(f"operator {self._operator}: {unknown}") from unknown
+        holding = self._stage.failing.moving(owned)
+        holding.take_in(key, said.waiting)
         is_held = version.first_held(said.key) is not None
         notes = version.put_in(said.key) if is_held else version.come(said.key)
-        writes = [*state.take_writes(), *forget, *notes]
-        return self._committed(owned, writes, done=() if is_held else (entry,), version=version, state=state)
+        counted: dict[str, int] = {}
+        writes = [*state.take_writes(), *holding.writes(counted, bounded=False), *forget, *notes]
+        done = () if is_held else (entry,)
+        return self._committed(owned, writes, done=done, version=version, state=state, counted=counted)
 
     def _work_off(self, owned: OwnedShard, version: ArrivingVersion, entry: Entry) -> Given:
         """The first rows that are held of the key whose state is here go to the stage."""
@@ -353,13 +399,14 @@ class Receiving:
         version: ArrivingVersion | None = None,
         outputs: Sequence[Output] = (),
         state: ShardState | None = None,
+        counted: dict[str, int] | None = None,
     ) -> Work:
         """A commit that works on no row: behind it the entries `done` are."""
         kept = list(writes)
-        counted: dict[str, int] = {}
+        counted = counted or {}
         if version is not None:
             if owned.counted_so_far(self._begun) < version.version:
-                counted = self._counting(owned, self._begun, version)
+                counted |= self._counting(owned, self._begun, version)
             if done and version.is_over:
                 kept, moved = self._over(owned, kept)
                 counted |= moved

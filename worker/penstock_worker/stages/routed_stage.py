@@ -12,9 +12,10 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.dataflow.plan import Processor, Stage
+from penstock.dataflow.routing_table import decode_table
 from penstock.errors import RetryError
 from penstock.store.ownership import OwnedShard, OwnershipLost
-from penstock.store.port import Bounds, FetchedShard, Load, NodeStore, TableVersions
+from penstock.store.port import Bounds, DropPairs, FetchedShard, Load, NodeStore, ReadTable, TableVersions
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.stages.pair_counts import PairCounts
@@ -205,18 +206,29 @@ def routed(
     )
 
 
-def with_tables(stage: Stage, fanout: FanoutRunner, store: NodeStore, clock: Clock) -> frozenset[str]:
+def with_tables(
+    stage: Stage, fanout: FanoutRunner, store: NodeStore, clock: Clock, counted: Sequence[str] = ()
+) -> frozenset[str]:
     """The operators around a stage that have a table, of earlier times, though the manifest asks for none:
-    their keys are where it says, until an empty one is carried out. Waits while the store is away."""
+    their keys are where it says, until an empty one is carried out, behind which there is a bare one. Rows of
+    pairs called `counted`, of earlier times too, are dropped. Waits while the store is away."""
     near = {edge.edge.operator for edge in fanout.keyed_edges() if not edge.edge.locality}
     if isinstance(stage.head, Processor) and stage.head.key_columns and not stage.head.locality:
         near.add(stage.operator)
     names = sorted(near)
     while names:
         try:
+            if counted:
+                store.call(DropPairs(tuple(counted)))
             found = store.pipeline([TableVersions(name) for name in names])
+            newest = {name: max(versions) for name, versions in zip(names, found, strict=True) if versions}
+            contents = store.pipeline([ReadTable(name, version) for name, version in newest.items()])
         except RetryError:
             clock.sleep_us(LOOK_US)
-        else:
-            return frozenset(name for name, versions in zip(names, found, strict=True) if versions)
+            continue
+        if None in contents:
+            # A newer one has just taken its place.
+            continue
+        tables = dict(zip(newest, map(decode_table, contents), strict=True))
+        return frozenset(name for name, table in tables.items() if not table.is_bare)
     return frozenset()

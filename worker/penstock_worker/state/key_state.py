@@ -8,7 +8,7 @@ and `cells` read and write, `stages.key_moves` sends and receives.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, cast
 
 import msgspec
@@ -47,8 +47,15 @@ def take_out(state: ShardState, record: Record, variables: Sequence[Variable]) -
     return parts
 
 
-def put_in(state: ShardState, record: Record, variables: Sequence[Variable], parts: Iterable[Part]) -> None:
-    """A loaded key gets what it had elsewhere. Raises UnknownVariable, OwnershipLost, StoreUnreachable."""
+def put_in(
+    state: ShardState,
+    record: Record,
+    variables: Sequence[Variable],
+    parts: Iterable[Part],
+    fired: Collection[int] = (),
+) -> None:
+    """A loaded key gets what it had elsewhere. Timers that expire at `fired` have fired already, and wait to
+    be tried again. Raises UnknownVariable, OwnershipLost, StoreUnreachable."""
     slots = {variable.prefix: slot for slot, variable in enumerate(variables)}
     for part in parts:
         slot = slots.get(part.prefix)
@@ -57,7 +64,7 @@ def put_in(state: ShardState, record: Record, variables: Sequence[Variable], par
                 f"a key comes with state {part.prefix[1:]!r}, which the code here does not declare: bring "
                 "the code back that its earlier shard ran, until all keys of the table have come"
             )
-        _fill(state, record, slot, variables[slot], part)
+        _fill(state, record, slot, variables[slot], part, fired)
         state.changed(record, 1 << slot)
 
 
@@ -82,11 +89,13 @@ def _emptied(state: ShardState, record: Record, slot: int, held: Any) -> Any:
     return None if held is None else [held]
 
 
-def _fill(state: ShardState, record: Record, slot: int, variable: Variable, part: Part) -> None:
+def _fill(
+    state: ShardState, record: Record, slot: int, variable: Variable, part: Part, fired: Collection[int]
+) -> None:
     held = state.load_value(record, slot)
     if isinstance(held, TimerCell):
         for expiry_ms in part.content:
-            if held.add(expiry_ms):
+            if held.add(expiry_ms) and expiry_ms not in fired:
                 due_ms = max(expiry_ms + state.ahead_ms, state.now_ms)
                 state.set_timer(timer_name(held.field, expiry_ms), due_ms)
         return

@@ -60,6 +60,15 @@ def row_name(upstream: str, downstream: str, executor: str, task: int) -> str:
     return f"{upstream}:{downstream}:{executor}:{task}"
 
 
+def task_of(name: str) -> tuple[str, str, int] | None:
+    """The upstream operator, the executor and the task of a row with this name; None where it is no name of
+    one."""
+    parts = name.split(":")
+    if len(parts) != 4 or not parts[3].isdecimal():
+        return None
+    return parts[0], parts[2], int(parts[3])
+
+
 def pack_row(row: PairsRow) -> bytes:
     return zlib.compress(_encode(row), _LEVEL)
 

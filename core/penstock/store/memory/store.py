@@ -29,7 +29,18 @@ from penstock.store.memory.tables import MemoryTables
 from penstock.store.memory.topology import MemoryTopology
 from penstock.store.memory.watermarks import MemoryWatermarks
 from penstock.store.memory.workers import MemoryWorkers
-from penstock.store.port import Answer, Append, Bounds, Commit, Fetch, Fetched, Request, StoreFull
+from penstock.store.port import (
+    Answer,
+    Append,
+    Bounds,
+    Commit,
+    Fetch,
+    Fetched,
+    PutPairs,
+    PutTable,
+    Request,
+    StoreFull,
+)
 from penstock.store.port.moves import Install
 
 A = TypeVar("A")
@@ -67,7 +78,7 @@ class MemoryStore(
         """Carry out one call. Raises ProtocolMismatch for another store's id, ValueError for a
         call beyond the caps of `Bounds`."""
         check_limits(call, self._usual_bounds)
-        if isinstance(call, Fetch | Append | Install) and not _is_pressed(call) and self._node.is_full:
+        if isinstance(call, _NEEDS_ROOM) and not _is_pressed(call) and self._node.is_full:
             return cast("A", _refused_when_full(call))
         answer = self._carry_out(call)
         if self._node.log is not None and type(call) in self._writes:
@@ -91,11 +102,15 @@ class MemoryStore(
         """Nothing to close."""
 
 
+_NEEDS_ROOM = Fetch | Append | Install | PutTable | PutPairs
+"""What a node at its memory limit refuses; all else makes room, or takes next to none."""
+
+
 def _is_pressed(call: Request[Any]) -> bool:
     return isinstance(call, Commit | Fetch | Append) and call.pressed
 
 
-def _refused_when_full(call: Fetch | Append | Install) -> Fetched | Answer:
+def _refused_when_full(call: Request[Any]) -> Fetched | Answer:
     """What a node at its memory limit answers. Raises StoreFull where that is no answer."""
     if isinstance(call, Fetch):
         return Fetched((), control=False, full=True)

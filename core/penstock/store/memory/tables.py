@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from penstock.store.memory.topology import Handlers, MemoryTopology
 from penstock.store.port import (
+    PAIR_NAMES_MAX,
     Answer,
     DropPairs,
     DropTable,
+    PairNames,
     PutPairs,
     PutTable,
     ReadPairs,
@@ -29,6 +31,7 @@ class MemoryTables(MemoryTopology):
             reads={
                 TableVersions: self._table_versions,
                 ReadTable: self._read_table,
+                PairNames: self._pair_names,
                 ReadPairs: self._read_pairs,
             },
         )
@@ -55,6 +58,9 @@ class MemoryTables(MemoryTopology):
         for name in call.names:
             self._data.pairs.pop(name, None)
         return Answer.OK
+
+    def _pair_names(self, _: PairNames) -> tuple[str, ...]:
+        return tuple(self._data.pairs)[:PAIR_NAMES_MAX]
 
     def _read_pairs(self, _: ReadPairs) -> dict[str, bytes]:
         return dict(self._data.pairs)

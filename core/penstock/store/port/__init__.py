@@ -79,9 +79,11 @@ from penstock.store.port.request import Call, Request
 from penstock.store.port.schedules import AssignedExecutor, Assignment, Publish, WaitControl, WorkerAssignment
 from penstock.store.port.state import LOAD_BYTES, Load, Scan, StateSnapshot
 from penstock.store.port.tables import (
+    PAIR_NAMES_MAX,
     TABLES_KEPT,
     DropPairs,
     DropTable,
+    PairNames,
     PutPairs,
     PutTable,
     ReadPairs,
@@ -103,6 +105,7 @@ from penstock.store.port.workers import Enroll, MintStart, SetTasks, TaskMap, Ta
 __all__ = [
     "CONTROL_TOKEN",
     "LOAD_BYTES",
+    "PAIR_NAMES_MAX",
     "TABLES_KEPT",
     "Acknowledge",
     "Advance",
@@ -141,6 +144,7 @@ __all__ = [
     "OutgoingTargets",
     "Output",
     "Owner",
+    "PairNames",
     "ProtocolMismatch",
     "Publish",
     "PutMetrics",

@@ -2,7 +2,8 @@
 what tasks count of the keys that tables are made from.
 
 A content never changes. It is put into all stores before a schedule names it, and stays until the one after
-the next: whoever finds a version in a shard's record finds its content here, or waits for it.
+the next, or a bare one: whoever finds a version in a shard's record finds its content here, or a later one,
+or waits for it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ TABLES_KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class PutTable(Request[Answer]):
-    """Keep `content` as version `version` of the routing of `operator`. OK. May be repeated."""
+    """Keep `content` as version `version` of the routing of `operator`. OK. May be repeated. Refused
+    (StoreFull) at the memory limit."""
 
     operator: str
     version: int
@@ -54,7 +56,8 @@ PAIRS_BYTES_MAX = 4 << 20
 
 @dataclass(frozen=True, slots=True)
 class PutPairs(Request[Answer]):
-    """Keep the newest row of counted pairs called `name`. OK. May be repeated; lost with no harm."""
+    """Keep the newest row of counted pairs called `name`. OK. May be repeated; lost with no harm. Refused
+    (StoreFull) at the memory limit."""
 
     name: str
     row: bytes
@@ -65,6 +68,14 @@ class DropPairs(Request[Answer]):
     """Forget rows of counted pairs. OK, whether they were here or not."""
 
     names: tuple[str, ...]
+
+
+PAIR_NAMES_MAX = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class PairNames(Request[tuple[str, ...]]):
+    """The names of the rows of counted pairs, of at most `PAIR_NAMES_MAX` of them."""
 
 
 @dataclass(frozen=True, slots=True)

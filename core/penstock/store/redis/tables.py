@@ -7,9 +7,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from penstock.store.port import (
+    PAIR_NAMES_MAX,
     Answer,
     DropPairs,
     DropTable,
+    PairNames,
     PutPairs,
     PutTable,
     ReadPairs,
@@ -37,6 +39,7 @@ class RedisTables(RedisRole):
             ReadTable: CallForm(self._read, _content),
             PutPairs: CallForm(self._put_pairs, _done),
             DropPairs: CallForm(self._drop_pairs, _done),
+            PairNames: CallForm(self._pair_names, _names),
             ReadPairs: CallForm(self._read_pairs, _rows),
         }
 
@@ -59,6 +62,9 @@ class RedisTables(RedisRole):
         # With a field that is never there: none would be no command.
         return (b"HDEL", self._keys.pairs, b"", *call.names)
 
+    def _pair_names(self, _: PairNames) -> Command:
+        return (b"HRANDFIELD", self._keys.pairs, PAIR_NAMES_MAX)
+
     def _read_pairs(self, _: ReadPairs) -> Command:
         return (b"HRANDFIELD", self._keys.pairs, _PAIRS_ROWS_MAX, b"WITHVALUES")
 
@@ -74,6 +80,10 @@ def _numbers(_: TableVersions, reply: list[bytes]) -> tuple[int, ...]:
 def _content(_: ReadTable, reply: Any) -> bytes | None:
     content: bytes | None = reply
     return content
+
+
+def _names(_: PairNames, reply: list[bytes]) -> tuple[str, ...]:
+    return tuple(name.decode(errors="replace") for name in reply)
 
 
 def _rows(_: ReadPairs, reply: list[tuple[bytes, bytes]]) -> dict[str, bytes]:

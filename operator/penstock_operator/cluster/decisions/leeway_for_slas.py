@@ -14,7 +14,7 @@ from penstock_operator.cluster.decisions.verdict import away
 def leeway_for_slas(turn: Turn) -> SlaLeeway:
     """Read when the turn has its actions."""
     is_at_rest = turn.is_finished or turn.topology.spec.paused
-    return SlaLeeway(_held(turn), _busy(turn), tuple(turn.sla_hosts()), is_at_rest)
+    return SlaLeeway(_held(turn), _busy(turn), tuple(turn.sla_hosts()), _outdated(turn), is_at_rest)
 
 
 def _held(turn: Turn) -> str:
@@ -26,6 +26,11 @@ def _held(turn: Turn) -> str:
         return turn.found.waits_for or "workers are starting"
     waiting = away(turn)
     return held_back(turn.workers) or (waiting[0] if waiting else "")
+
+
+def _outdated(turn: Turn) -> str:
+    pods = [pod.name for pod in turn.observed.pods if pod.template_hash != turn.template]
+    return f"worker {', '.join(sorted(pods))} is of what it was made from before" if pods else ""
 
 
 def _busy(turn: Turn) -> str:

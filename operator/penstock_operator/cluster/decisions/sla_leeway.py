@@ -30,5 +30,7 @@ class SlaLeeway:
     held: str = "the operator has yet to look at the topology"
     busy: str = ""
     hosts: tuple[SlaHost, ...] = ()
+    outdated: str = ""
+    """Why no routing table may be begun, beside that: who runs other code, or knows nothing of tables."""
     is_at_rest: bool = False
     """Paused or finished: there is nothing to keep, and nothing is wrong."""

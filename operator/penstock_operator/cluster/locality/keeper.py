@@ -11,7 +11,7 @@ asks the stores, `penstock.locality.loop` decides, `topology_turn` asks for `vie
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.dataflow.plan import Plan
@@ -50,6 +50,7 @@ class TablesKeeper:
         self._earlier: dict[str, RoutingTable] | None = None
         """What stores had when this process began to lead; None until all have told."""
         self._places: dict[str, tuple[RoutingTable, TablePlace]] = {}
+        self._carried: dict[str, tuple[RoutingTable, TablePlace]] = {}
 
     async def look(
         self,
@@ -65,19 +66,20 @@ class TablesKeeper:
         if plan is None or topology.is_deleting or len(by_operator) < len(plan.stages):
             return
         carried = {name: one.table for name, one in by_operator.items() if one.table is not None}
+        tables = {name: self._table(name, place) for name, place in carried.items()}
         asked = routed_plan(plan)
-        if not (asked.operators or carried):
+        if not asked.operators and all(table.is_bare for table in tables.values()):
             self._loop = self._made_of = self._asked = None
             return
         addresses = {store.id: store.address for one in by_operator.values() for store in one.stores}
         if self._earlier is None and not await self._look_back(plan, state_uid, addresses):
             return
-        loop = self._renewed(plan, asked, topology.manifest, carried)
         for name, table in (self._earlier or {}).items():
+            if name not in tables or tables[name].version < table.version:
+                tables[name] = table
+        loop = self._renewed(plan, asked, topology.manifest, tables)
+        for name, table in tables.items():
             loop.recorded(name, table)
-        for name, place in carried.items():
-            if place.version > loop.version(name):
-                loop.recorded(name, decode_table(place.content))
         if not loop.due(self._now_us()):
             return
         rows = await self._reader.rows(state_uid, addresses)
@@ -98,7 +100,7 @@ class TablesKeeper:
         asked = self._asked
         if asked is not None and asked.table.version > loop.version(asked.operator):
             producers = self._producers(asked.operator, by_operator)
-            if set(asked.table.producers) == producers:
+            if asked.table.is_bare or set(asked.table.producers) == producers:
                 tables[asked.operator] = self._place(asked.operator, asked.table)
         return LocalityView(tables, loop.producers, self._status(loop))
 
@@ -110,6 +112,13 @@ class TablesKeeper:
         if known is None or known[0] is not table:
             known = self._places[operator] = (table, table_place(table))
         return known[1]
+
+    def _table(self, operator: str, place: TablePlace) -> RoutingTable:
+        """As a Schedule carries it; read once."""
+        known = self._carried.get(operator)
+        if known is None or known[1] != place:
+            known = self._carried[operator] = (decode_table(place.content), place)
+        return known[0]
 
     async def _look_back(self, plan: Plan, state_uid: str, addresses: Mapping[str, str]) -> bool:
         """Whether all stores have told which tables they have."""
@@ -125,7 +134,7 @@ class TablesKeeper:
         return True
 
     def _renewed(
-        self, plan: Plan, asked: RoutedPlan, manifest: Mapping[str, Any], carried: Collection[str]
+        self, plan: Plan, asked: RoutedPlan, manifest: Mapping[str, Any], tables: Mapping[str, RoutingTable]
     ) -> LocalityLoop:
         """A loop for what is asked now, and for tables of operators that ask for none any more."""
         # Loaded where there are tables: deciding on them needs numpy, and takes a while.
@@ -133,7 +142,8 @@ class TablesKeeper:
         from penstock_operator.cluster.locality.decisions import RecentTableDecisions
         from penstock_operator.partitioning.choice import installed_partitioner
 
-        unrouted = frozenset({*carried, *(self._earlier or {})}.difference(asked.names))
+        known = {name for name, table in tables.items() if not table.is_bare}
+        unrouted = frozenset(known.difference(asked.names))
         routed = routed_plan(plan, unrouted) if unrouted else asked
         if self._loop is None or self._made_of != routed:
             if self._decisions is None:
@@ -176,7 +186,7 @@ class TablesKeeper:
             capacity[host.place.node] = capacity.get(host.place.node, 0.0) + host.tasks + host.room
         return LocalitySeen(
             at_us=self._now_us(),
-            rows={name: row for each in rows for name, row in each.items()},
+            rows={f"{number}/{name}": row for number, each in enumerate(rows) for name, row in each.items()},
             tasks={
                 name: {place.name: place.tasks for place in schedules[name].executors}
                 for name in loop.counting
@@ -185,7 +195,11 @@ class TablesKeeper:
             counts=counts,
             capacity=capacity,
             state_bytes=state_bytes,
-            held=leeway.held or leeway.busy or without_tasks(loop.producers, schedules) or unknown,
+            held=leeway.held
+            or leeway.busy
+            or leeway.outdated
+            or without_tasks(loop.producers, schedules)
+            or unknown,
         )
 
     def _producers(self, operator: str, schedules: Mapping[str, OperatorSchedule]) -> set[str]:

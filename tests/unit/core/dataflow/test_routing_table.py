@@ -6,6 +6,7 @@ import pytest
 
 from penstock.dataflow.routing_table import (
     KeyMove,
+    bare_table,
     content_of,
     content_text,
     decode_table,
@@ -15,6 +16,7 @@ from penstock.dataflow.routing_table import (
     moved_count,
     next_table,
     routed_count,
+    superseded,
 )
 
 HASHED = {b"a": 0, b"b": 1, b"c": 2, b"d": 0}
@@ -68,3 +70,22 @@ def test_a_content_comes_back_from_its_text_as_it_was(content: bytes) -> None:
 def test_a_text_that_is_no_content_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="content of a routing table"):
         content_of(text)
+
+
+def test_behind_an_empty_table_a_bare_one_keeps_the_version_alone() -> None:
+    first = next_table(None, {b"a": 2}, HASHED.__getitem__, ["src/0"])
+    empty = next_table(first, {}, HASHED.__getitem__, ["src/0"])
+    bare = bare_table(empty)
+    assert (first.is_bare, empty.is_bare, bare.is_bare) == (False, False, True)
+    assert bare.version == 3
+    assert is_carried_out("mid", bare, {}), "nobody has to switch to it"
+    again = next_table(bare, {b"a": 2}, HASHED.__getitem__, ["src/0"])
+    assert (again.version, again.moves) == (4, first.moves)
+
+
+def test_a_store_keeps_the_last_two_versions_and_behind_a_bare_one_none() -> None:
+    first = next_table(None, {b"a": 2}, HASHED.__getitem__, ["src/0"])
+    there = (2, 5, 6, 7, 8)
+    assert superseded(7, encode_table(first), there, 2) == [2, 5]
+    assert superseded(7, b"of a later Penstock", there, 2) == [2, 5]
+    assert superseded(7, encode_table(bare_table(first)), there, 2) == [2, 5, 6]

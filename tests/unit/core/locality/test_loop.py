@@ -16,7 +16,7 @@ from penstock.control.locality.pairs_row import PairsRow, pack_row, row_name
 from penstock.control.locality.summary_wire import pack_summary
 from penstock.control.locality.tables import TableRules
 from penstock.dataflow.routing_table import RoutingTable, content_of, content_text, decode_table
-from penstock.locality.counted import GONE_US, STALE_US
+from penstock.locality.counted import GONE_US, STALE_US, counts_of
 from penstock.locality.loop import LocalityLoop, LoopRules, TableToRecord
 from penstock.locality.record import TablesBrought
 from penstock.locality.routed_plan import RoutedOperator, RoutedPlan
@@ -296,9 +296,27 @@ def test_keys_of_who_asks_for_tables_no_more_go_back_by_an_empty_one() -> None:
             assert emptied.operator == name
             assert emptied.table.keys == ()
             assert {move.target for move in emptied.table.moves} <= set(range(SHARDS))
+            assert after.turn(1.0) is None, "it is not carried out"
             after.carry_out(name)
+            bare = after.turn(1.0)
+            assert bare is not None
+            assert (bare.operator, bare.table.version) == (name, emptied.table.version + 1)
+            assert bare.table.is_bare
+            assert bare.table.producers == ()
     assert after.turn(1.0) is None
     assert not after.loop.under_way
+
+
+def test_a_row_that_an_executor_left_on_another_node_is_older_than_its_own() -> None:
+    world = World()
+    world.at_us += 10 * S
+    older = pack_row(world.row(at_us=world.at_us - S, versions=(9, 9)))
+    own = pack_row(world.row())
+    for rows in ({"a/tags": older, "b/tags": own}, {"a/tags": own, "b/tags": older}):
+        counts = counts_of(
+            world.seen(rows), PLAN.edges, {}, {one.operator: one.hashed() for one in PLAN.operators}
+        )
+        assert [edge.missing for edge in counts.edges] == [()]
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from penstock_operator.agent.decisions import (
     Step,
     born_shards,
     confirmed_version,
+    counted_by_nobody,
     farewell,
     report_for,
     step_for,
@@ -283,3 +284,23 @@ def test_other_stores_are_reached_as_the_same_user() -> None:
 def test_a_wrong_variable_is_told_by_name(changes: dict[str, str], text: str) -> None:
     with pytest.raises(PermanentError, match=text):
         settings_from(ENVIRONMENT | changes)
+
+
+# --- counted pairs
+
+
+def test_counted_pairs_of_tasks_that_a_node_does_not_have_are_nobodys() -> None:
+    schedule = seen_schedule(item(3)).schedule
+    executor = schedule.executors[0]
+    (here,) = [worker.node for worker in schedule.workers if worker.name == executor.worker]
+    renewed = f"mid:end:{executor.name}:{executor.tasks - 1}"
+    others = (
+        f"mid:end:{executor.name}:{executor.tasks}",
+        "mid:end:gone:0",
+        f"end:out:{executor.name}:0",
+        "what is this",
+        "",
+    )
+    assert counted_by_nobody((renewed, *others), [schedule], here) == others
+    assert counted_by_nobody((renewed,), [schedule], "elsewhere") == (renewed,)
+    assert counted_by_nobody((renewed,), [], here) == (renewed,)

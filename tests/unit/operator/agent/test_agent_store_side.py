@@ -19,6 +19,9 @@ from penstock.store.port import (
     Bounds,
     Create,
     OpenStore,
+    PairNames,
+    PutPairs,
+    PutTable,
     ReadTable,
     Request,
     ShardStatus,
@@ -30,6 +33,7 @@ from penstock_operator.agent.applied_status import applied_entry
 from penstock_operator.agent.schedule_feed import ScheduleCache, SeenSchedule
 from penstock_operator.agent.store_keeper import OpenedStore
 from penstock_operator.agent.store_side import (
+    COUNTS_S,
     LOST_AFTER_S,
     STRANGERS_S,
     UNREADABLE_S,
@@ -412,3 +416,36 @@ def test_a_table_is_put_once_for_each_start_of_the_store(side: Side) -> None:
     side.turn(item(2, table=table(1)))
     side.turn(item(3, table=table(1)))
     assert not any("PutTable" in calls for calls in side.sent)
+
+
+def test_a_store_that_was_away_forgets_all_tables_that_nobody_goes_by(side: Side) -> None:
+    for version in (1, 2, 3):
+        side.store.call(PutTable("mid", version, b"content"))
+    side.turn(item(2, table=table(9)))
+    assert side.store.call(TableVersions("mid")) == (9,)
+
+
+def test_counted_pairs_of_tasks_that_are_gone_are_dropped_now_and_then(side: Side) -> None:
+    for name in ("mid:end:mid-a:0", "mid:end:mid-a:1", "mid:end:gone:0"):
+        side.store.call(PutPairs(name, b"row"))
+    side.turn()
+    assert len(side.store.call(PairNames())) == 3
+    side.now_s += COUNTS_S
+    side.turn()
+    assert side.store.call(PairNames()) == ("mid:end:mid-a:0",)
+    side.turn()
+    assert ["PairNames"] not in side.sent
+
+
+def test_a_store_without_room_for_a_table_publishes_what_runs_and_takes_it_later(side: Side) -> None:
+    side.node.memory_bytes_max = -1
+    other = {"name": "words-end", "uid": "object-2", "operator": "end"}
+    side.turn(item(2, table=table(1)), item(1, homes={"0": "a"}, fresh_since=1, **other))
+    asked = [call for calls in side.sent for call in calls]
+    assert "Publish" in asked
+    assert "Create" not in asked, "it would begin without the table"
+    assert side.store.call(TableVersions("mid")) == ()
+    side.node.memory_bytes_max = None
+    side.turn()
+    assert side.store.call(TableVersions("mid")) == (1,)
+    assert "Create" in [call for calls in side.sent for call in calls]

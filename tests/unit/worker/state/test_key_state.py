@@ -105,3 +105,17 @@ def test_state_that_the_code_does_not_declare_is_refused_by_its_name() -> None:
     after = owned(lambda handle: handle.getValueState("other", "n int"))
     with pytest.raises(UnknownVariable, match="value"):
         put(after, taken(before))
+
+
+def test_a_timer_that_has_fired_and_waits_is_listed_and_not_set_anew() -> None:
+    before, after = owned(), owned()
+    with before.at("a") as (handle, *_):
+        handle.registerTimer(1_000)
+        handle.registerTimer(9_000)
+    before.commit()
+    before.state.take_timers()
+    parts = taken(before)
+    put_in(after.state, after.state.begin(("a",)), after.cache.variables, parts, {1_000})
+    assert [timer.due_ms for timer in after.state.take_timers()] == [9_000]
+    with after.at("a") as (handle, *_):
+        assert list(handle.listTimers()) == [1_000, 9_000]

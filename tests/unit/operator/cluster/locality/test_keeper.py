@@ -151,7 +151,7 @@ class Cluster:
             )  # fmt: skip
             self.store(node).call(PutPairs(row_name("tags", "lands", name, 0), pack_row(row)))
 
-    def look(self, *, held: str = "", after_s: float = 11.0) -> dict[str, int]:
+    def look(self, *, held: str = "", outdated: str = "", after_s: float = 11.0) -> dict[str, int]:
         """A look; operator -> version that its Schedule is to carry."""
         self.now_us += int(after_s * S)
         self.count()
@@ -159,7 +159,7 @@ class Cluster:
             SlaHost(WorkerPlace(f"w{n}", n, "host", "u"), StorePlace(n, n, f"{n}:6379"), "", 2, 2)
             for n in "ab"
         )
-        leeway = SlaLeeway(held, "", hosts)
+        leeway = SlaLeeway(held, "", hosts, outdated)
         seen = self.seen()
         asyncio.run(self.keeper.look(self.topology(), UID, seen, self.readings(), leeway))
         return {name: place.version for name, place in self.keeper.view(seen).tables.items()}
@@ -234,6 +234,7 @@ def test_a_table_whose_producers_are_others_by_now_is_not_written() -> None:
 def test_nothing_is_begun_while_the_operator_holds_or_a_store_is_silent() -> None:
     cluster = Cluster()
     assert cluster.look(held="workers are starting") == {}
+    assert cluster.look(outdated="worker w1 is of what it was made from before") == {}
     cluster.silent = True
     assert cluster.look() == {}
 
@@ -272,3 +273,25 @@ def test_keys_of_who_asks_no_more_go_back() -> None:
     table = decode_table(cluster.keeper.view(cluster.seen()).tables[operator].content)
     assert table.keys == ()
     assert table.moves
+    cluster.write()
+    cluster.carry_out()
+    assert cluster.look() == {operator: 3}
+    assert decode_table(cluster.keeper.view(cluster.seen()).tables[operator].content).is_bare
+    cluster.write()
+    assert cluster.look() == {}
+    assert cluster.status == {}
+
+
+def test_who_asks_again_goes_on_behind_the_last_version() -> None:
+    cluster = Cluster()
+    (operator,) = cluster.look()
+    cluster.write()
+    cluster.carry_out()
+    cluster.document = manifest("Off")
+    for _ in range(2):
+        cluster.look()
+        cluster.write()
+        cluster.carry_out()
+    cluster.document = manifest()
+    cluster.keeper = cluster.new_keeper()
+    assert cluster.look() == {operator: 4}
