@@ -222,6 +222,8 @@ def with_tables(
                 store.call(DropPairs(tuple(counted)))
             found = store.pipeline([TableVersions(name) for name in names])
             newest = {name: max(versions) for name, versions in zip(names, found, strict=True) if versions}
+            if not newest:
+                break
             contents = store.pipeline([ReadTable(name, version) for name, version in newest.items()])
         except RetryError:
             clock.sleep_us(LOOK_US)
