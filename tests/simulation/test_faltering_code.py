@@ -20,7 +20,13 @@ from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
 from penstock_worker.values.held import ONE_ROW, Held
 
 RETRY = OnError(FAIL, attempts=100, backoff_ms=3)
-KINDS = {"still": Parts(), "moving": Parts(moves=True), "full": Parts(pressure=True)}
+KINDS = {
+    "still": Parts(),
+    "moving": Parts(moves=True),
+    "full": Parts(pressure=True),
+    "by event time": Parts(event_time=True),
+    "by event time, moving": Parts(event_time=True, moves=True),
+}
 SEEDS = 30
 
 
@@ -87,4 +93,12 @@ class Forgetful(HoldingCalls):
 def test_an_owner_that_forgets_what_waits_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock_worker.stages.failing_code.HoldingCalls", Forgetful)
     parts = replace(KINDS["moving"], keyed=FalteringStage)
+    assert any(simulate(seed, parts).broken for seed in range(20))
+
+
+def test_an_operator_that_tells_its_watermark_while_rows_wait_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(HoldingCalls, "holds_any", lambda self: False)
+    parts = replace(KINDS["by event time"], keyed=FalteringStage)
     assert any(simulate(seed, parts).broken for seed in range(20))
