@@ -109,12 +109,25 @@ def load_attribute(target: str, base_dir: Path) -> Any:
 
 def users_traceback(error: BaseException) -> str:
     """The traceback of `error` from the user's first frame to their last, cut in the middle if very long."""
+    _end_chain(error)
     lines = traceback.TracebackException(type(error), error, users_frames(error.__traceback__)).format()
     text = "".join(lines).rstrip()
     if len(text) > _TEXT_CHARACTERS_MAX:
         half = _TEXT_CHARACTERS_MAX // 2
         text = f"{text[:half]}\n... {len(text) - 2 * half} characters ...\n{text[-half:]}"
     return _writable(text)
+
+
+def _end_chain(error: BaseException) -> None:
+    """Cut what an exception was raised behind where that is an earlier failure of ours: rows are handed over
+    again, in parts, while the failure of all of them is handled."""
+    at: BaseException | None = error
+    seen: set[int] = set()
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        if isinstance(at.__context__, UserCodeError):
+            at.__context__ = None
+        at = at.__cause__ or at.__context__
 
 
 def users_frames(frames: TracebackType | None) -> TracebackType | None:

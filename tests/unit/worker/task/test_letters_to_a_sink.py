@@ -69,6 +69,16 @@ def test_rows_that_code_fails_on_go_to_the_sink_and_none_stays(tmp_path: Path):
     assert any("ash" in line for line in scene.out())
 
 
+def test_a_letter_tells_of_its_own_row_and_not_of_the_calls_for_more_of_them(tmp_path: Path):
+    scene = sending(tmp_path, "if row.n == 5: raise ValueError(row.n)", numbered=True)
+    begun(scene, " ".join(f"ash{n}" for n in range(1, 9)) + "\n")
+    scene.turns(scene.task("count", BOTH))
+    (row,) = scene.sent()
+    assert row["error"] == "ValueError: 5"
+    assert row["traceback"].count("Traceback") == 1
+    assert "During handling" not in row["traceback"]
+
+
 @pytest.mark.parametrize("lost", [1, 2, 3])
 def test_a_commit_whose_answer_is_lost_sends_its_letters_once(tmp_path: Path, lost: int):
     scene = sending(tmp_path)
