@@ -49,11 +49,22 @@ class UserCodeMissing(PermanentError):
 
 
 class UserCodeError(PermanentError):
-    """User code raised, or made rows that do not fit. The text is for people: operator, input, traceback."""
+    """User code raised, or made rows that do not fit. The text is for people: operator, input, traceback.
 
-    def __init__(self, operator: str, doing: str, text: str) -> None:
-        super().__init__(_writable(f"operator {operator}: {doing}\n{text}"))
+    It is made when somebody reads it: rows that fail together are called again in parts, and most of these
+    failures nobody reads. A traceback costs more than the calls.
+    """
+
+    def __init__(self, operator: str, doing: str, text: str | Callable[[], str]) -> None:
+        super().__init__(operator, doing)
         self.operator = operator
+        self._doing = doing
+        self._text = text
+
+    def __str__(self) -> str:
+        if not isinstance(self._text, str):
+            self._text = self._text()
+        return _writable(f"operator {self.operator}: {self._doing}\n{self._text}")
 
     @classmethod
     def told(cls, operator: str, message: str) -> UserCodeError:
@@ -65,12 +76,14 @@ class UserCodeError(PermanentError):
 def raised(operator: str, function: Any, called: str, what: str, error: BaseException) -> UserCodeError:
     """`error`, which a call of the user's `function` led to, in words: `called` names it, `what` its input
     ("on Row(...)"). Rows that do not fit need no traceback, only the place where they were made."""
-    if isinstance(error, RowMismatch):
-        doing, text = f"{called}, {what}:", str(error)
-    else:
-        doing, text = f"{called} raised {what}", users_traceback(error)
-    if "  File " not in text and (place := _place(function)):
-        text = f"{text}\n  {place}"
+
+    def text() -> str:
+        told = str(error) if isinstance(error, RowMismatch) else users_traceback(error)
+        if "  File " not in told and (place := _place(function)):
+            return f"{told}\n  {place}"
+        return told
+
+    doing = f"{called}, {what}:" if isinstance(error, RowMismatch) else f"{called} raised {what}"
     return UserCodeError(operator, doing, text)
 
 
