@@ -7,10 +7,16 @@ the oldest record behind it, which cannot be less than a record's own age; for S
 counts (`by_row` gives Penstock's way for Spark). Where the two differ, Spark is favoured.
 Penstock keeps its log with fsync off (Process) or at each write (Disk); Spark's checkpoint is written to the
 same disk without fsync, which is Process.
+
+With BENCH_ON_ERROR=DeadLetter (or Retry) Penstock counts with code that fails on about 3 records of 10 000,
+of which that is made; beside it the same without an `onError` and without failures, in turns, in place of
+Spark.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from typing import Any
 
 from bench import cpu, machine, penstock_side, plots, spark_side
@@ -28,12 +34,16 @@ SECONDS = 15.0
 PENSTOCK_WARMUP_S = 6.0
 SPARK_WARMUP_S = 25.0
 MODES = {"penstock": "Process", "penstock_disk": "Disk"}
+FAILING = ("code.module=counting_failing", "count.processor=counting_failing:Count")
 
 
 def main() -> None:
     """Measure, show, and print the result as the last line."""
     cpu.adopt_orphans()
     seconds = seconds_per_figure(SECONDS)
+    if policy := os.environ.get("BENCH_ON_ERROR"):
+        _measure_failing(policy, seconds)
+        return
     screen = Screen(len(RATES_PER_S) * (len(MODES) + 1))
     rates: dict[str, Any] = {}
     curves: dict[int, dict[str, LatencyHistogram]] = {}
@@ -66,6 +76,62 @@ def main() -> None:
     plots.latency(RESULTS / "latency.png", curves)
     result = {"bench": "latency", "rates": rates, "seconds": seconds, "machine": machine.description()}
     show(_table(rates), result)
+
+
+def _measure_failing(policy: str, seconds: float) -> None:
+    """With code that fails, and without, in turns."""
+    then = ("count.onError.then=DeadLetter",) if policy == "Retry" else ()
+    fails = (*FAILING, f"count.onError.policy={policy}", *then)
+    sides: dict[str, tuple[str, Sequence[str]]] = {
+        "none_fails": ("counting.py", ()),
+        policy: ("counting_failing.py", fails),
+    }
+    screen = Screen(len(RATES_PER_S) * len(MODES) * len(sides))
+    rates: dict[str, Any] = {}
+    for rate_per_s in RATES_PER_S:
+        figures = rates[str(rate_per_s)] = {}
+        for durability in MODES.values():
+            for name, (code, sets) in sides.items():
+                with screen.step(f"{name}, {durability}, {rate_per_s:,}/s"), scratch("penstock") as folder:
+                    run = penstock_side.measure(
+                        float(rate_per_s),
+                        durability,
+                        COUNT_TASKS[rate_per_s],
+                        PENSTOCK_WARMUP_S,
+                        seconds,
+                        folder,
+                        screen.tell,
+                        code=code,
+                        sets=sets,
+                    )
+                figures[f"{name}, {durability}"] = _penstock(run, durability)
+    result = {
+        "bench": "latency_on_error",
+        "policy": policy,
+        "rates": rates,
+        "seconds": seconds,
+        "machine": machine.description(),
+    }
+    show(_failing_table(rates), result)
+
+
+def _failing_table(rates: dict[str, Any]) -> Table:
+    table = Table(title="Latency from source timestamp to sink, with code that fails and without")
+    for header in ("records/s", "onError"):
+        table.add_column(header)
+    for header in ("p50 ms", "p99 ms", "max ms", "sustained", "cores used"):
+        table.add_column(header, justify="right")
+    for rate, figures in rates.items():
+        for name, found in figures.items():
+            table.add_row(
+                f"{int(rate):,}",
+                name,
+                *(str(found[quantile]) for quantile in ("p50_ms", "p99_ms", "max_ms")),
+                "yes" if found["sustained"] else "no",
+                f"{found['cores_used']:.2f}",
+            )
+        table.add_section()
+    return table
 
 
 def _quantiles(histogram: LatencyHistogram) -> dict[str, float | None]:

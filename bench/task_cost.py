@@ -81,7 +81,29 @@ class _TurnedClock:
         self.time_us += microseconds
 
 
-class _Unwaiting:
+def connected(url: str, topology_uid: str) -> NodeStore:
+    """A connection to a server that may not be up yet, its functions loaded. Raises RuntimeError."""
+    for _ in range(200):
+        with suppress(OSError, RetryError):
+            load_functions(url)
+            store = RedisStore(url, topology_uid, Bounds())
+            store.call(OpenStore("n1"))
+            return store
+        time.sleep(0.05)
+    raise RuntimeError(f"no store at {url}")
+
+
+def published(store: NodeStore, operator: str, shards: list[str], *, source: bool) -> None:
+    """Shards of an operator, made, and given to one executor."""
+    executor = f"{operator}-w1"
+    workers = (("w1", "n1", "localhost", "u1"),)
+    named = tuple((shard, executor, "n1") for shard in shards)
+    store.call(Publish(operator, 1, 0, workers, ((executor, "w1", 1),), named))
+    for shard in shards:
+        store.call(Create(shard, source=source))
+
+
+class Unwaiting:
     """A connection that does not block: others are in the same thread."""
 
     def __init__(self, store: NodeStore) -> None:
@@ -112,30 +134,12 @@ class _Scene:
         atexit.register(self.server.stop)
         self.rounds = -(-arguments.records * 1000 // (arguments.rate * arguments.round_ms))
         self.clock = _TurnedClock(WINDOW_END_US - self.rounds * arguments.round_ms * 1000)
-        self.store = self._connect(folder)
-        self._published("records", ["records/0"], source=True)
-        self._published("count", [f"count/{number}" for number in range(SHARDS)], source=False)
+        self.store = connected(self.server.url, "t")
+        published(self.store, "records", ["records/0"], source=True)
+        published(self.store, "count", [f"count/{number}" for number in range(SHARDS)], source=False)
         self.store.call(Enroll("w1", "u1", 5, 1))
         self.source = self._task("records", ["records/0"])
         self.count = self._task("count", [f"count/{number}" for number in range(SHARDS)])
-
-    def _connect(self, folder: Path) -> NodeStore:
-        for _ in range(200):
-            with suppress(OSError, RetryError):
-                load_functions(self.server.url)
-                store = RedisStore(self.server.url, "t", Bounds())
-                store.call(OpenStore("n1"))
-                return store
-            time.sleep(0.05)
-        raise RuntimeError((folder / "redis-n1" / "log").read_text())
-
-    def _published(self, operator: str, shards: list[str], *, source: bool) -> None:
-        executor = f"{operator}-w1"
-        workers = (("w1", "n1", "localhost", "u1"),)
-        named = tuple((shard, executor, "n1") for shard in shards)
-        self.store.call(Publish(operator, 1, 0, workers, ((executor, "w1", 1),), named))
-        for shard in shards:
-            self.store.call(Create(shard, source=source))
 
     def _task(self, operator: str, shards: list[str]) -> TaskLoop:
         ready = f"{operator}.ready"
@@ -145,7 +149,7 @@ class _Scene:
             self.plan.stage(operator), str(self.folder), False, Bounds(),
         )  # fmt: skip
         connected = RedisStore(self.server.url, "t", Bounds())
-        waiter: Any = _Unwaiting(RedisStore(self.server.url, "t", Bounds()))
+        waiter: Any = Unwaiting(RedisStore(self.server.url, "t", Bounds()))
         return assemble(launch, connected, waiter, self.clock)
 
     def store_us(self) -> int:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -112,6 +113,11 @@ def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+def in_the_sink(folder: Path, operator: str) -> list[dict[str, Any]]:
+    """The letters of an operator below `dead`."""
+    return [row for row in read_rows(folder / "dead") if row["operator"] == operator]
+
+
 def listed(folder: Path) -> list[dict[str, Any]]:
     told = command(folder, "list", "letters", "--json")
     assert told.returncode == 0, told.stderr
@@ -134,13 +140,8 @@ def totals(folder: Path) -> dict[str, list[int]]:
     return {word: sorted(found) for word, found in numbers.items()}
 
 
-def test_rows_that_code_fails_on_are_kept_once_whatever_is_killed_and_worked_once_when_it_is_mended(
-    tmp_path: Path, runs: list[Run]
-):
-    (tmp_path / "topology.yaml").write_text(MANIFEST)
-    (tmp_path / "letters.py").write_text(CODE)
-    write_lines(tmp_path / "texts")
-    run = start(runs, tmp_path)
+def kill_in_parts(run: Run, look: Callable[[], object]) -> None:
+    """Kill a task, the store and a task again, while code fails; `look` at the letters in between."""
     for victim in ("task", "store", "task"):
         before = run.completed("count", SHARDS)
         eventually(lambda seen=before: run.completed("count", SHARDS) > seen + 200, "rows of a second")
@@ -148,10 +149,24 @@ def test_rows_that_code_fails_on_are_kept_once_whatever_is_killed_and_worked_onc
         if victim == "task":
             kill_with_records_waiting(run, [run.tasks("count")[0].pid], lambda: run.waiting("count", SHARDS))
         else:
-            assert listed(tmp_path), "letters of a run that goes on"
+            look()
             with tasks_held(run, "count"):
                 eventually(lambda: run.waiting("count", SHARDS) > 0, "rows in the inboxes")
                 os.kill(run.store_pid(), signal.SIGKILL)
+
+
+def test_rows_that_code_fails_on_are_kept_once_whatever_is_killed_and_worked_once_when_it_is_mended(
+    tmp_path: Path, runs: list[Run]
+):
+    (tmp_path / "topology.yaml").write_text(MANIFEST)
+    (tmp_path / "letters.py").write_text(CODE)
+    write_lines(tmp_path / "texts")
+    run = start(runs, tmp_path)
+
+    def look() -> None:
+        assert listed(tmp_path), "letters of a run that goes on"
+
+    kill_in_parts(run, look)
     assert run.finish() == 0, run.output
 
     refused = [n for n in range(LINES) if n % 50 == 7]
@@ -180,3 +195,37 @@ def test_rows_that_code_fails_on_are_kept_once_whatever_is_killed_and_worked_onc
     assert again.finish() == 0, again.output
     assert [letter["operator"] for letter in listed(tmp_path)] == ["lines"]
     assert totals(tmp_path) == {word: [n for n in range(LINES) if word_of(n) == word] for word in WORDS}
+
+
+def test_letters_are_in_their_sink_once_whatever_is_killed(tmp_path: Path, runs: list[Run]):
+    manifest = MANIFEST.replace("  operators:\n", "  deadLetters: {files: {path: dead/}}\n  operators:\n", 1)
+    (tmp_path / "topology.yaml").write_text(manifest)
+    (tmp_path / "letters.py").write_text(CODE)
+    write_lines(tmp_path / "texts")
+    run = start(runs, tmp_path)
+    kill_in_parts(run, lambda: None)
+    assert run.finish() == 0, run.output
+
+    def numbers(operator: str) -> list[int]:
+        return sorted(json.loads(row["record"])["number"] for row in in_the_sink(tmp_path, operator))
+
+    assert numbers("words") == [n for n in range(LINES) if n % 50 == 7]
+    assert numbers("count") == [n for n in range(LINES) if word_of(n) == "poison" and n % 50 != 7]
+    (torn,) = in_the_sink(tmp_path, "lines")
+    assert json.loads(torn["record"]) == {"line": BAD_LINE.strip("\n")}
+    rows = list(read_rows(tmp_path / "dead"))
+    assert len({row["id"] for row in rows}) == len(rows)
+    assert {row["key"] for row in in_the_sink(tmp_path, "count")} == {'{"word":"poison"}'}
+    assert totals(tmp_path) == {
+        word: [n for n in range(LINES) if word_of(n) == word and n % 50 != 7]
+        for word in WORDS
+        if word != "poison"
+    }
+    told = command(tmp_path, "list", "letters")
+    assert (told.returncode, told.stdout) == (0, "")
+    assert (
+        "Dead letters of lines, words, count go to the sink dead-letters (files below dead/)" in told.stderr
+    )
+    none = command(tmp_path, "replay", "letters", "--all")
+    assert (none.returncode, "0 will be worked on again" in none.stdout) == (0, True)
+    assert "replayed by bringing its records to the source again" in none.stderr

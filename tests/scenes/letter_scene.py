@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections import Counter
 from collections.abc import Sequence
@@ -76,7 +77,7 @@ class Losing(Between):
 class LetterScene(Scene):
     """`fault` is run for each row of the processor, `timers` where one fires; `on_error` and `step_on_error`
     stand in the manifest. `numbered`: words come with the number behind them apart. `select`: fields of an
-    operator `chosen` between step and processor."""
+    operator `chosen` between step and processor. `letters_to`: the topology's sink of dead letters."""
 
     def __init__(
         self,
@@ -89,6 +90,7 @@ class LetterScene(Scene):
         timers: str = "",
         numbered: bool = False,
         select: str = "",
+        letters_to: str = "",
     ) -> None:
         super().__init__(folder)
         self._numbered = numbered
@@ -104,6 +106,8 @@ class LetterScene(Scene):
             changes['outputSchema: "word string"'] = 'outputSchema: "word string, n long"'
         if select:
             changes["inputs: [words]"] = "inputs: [chosen]"
+        if letters_to:
+            changes["  operators:\n"] = f"  deadLetters: {letters_to}\n  operators:\n"
         manifest = MANIFEST
         for before, after in changes.items():
             manifest = manifest.replace(before, after)
@@ -121,6 +125,14 @@ class LetterScene(Scene):
         code = code.replace("FAULT", fault).replace("TIMERS", timers or "pass").replace("MADE", made)
         (self.folder / "loop_code.py").write_text(code)
         sys.modules.pop("loop_code", None)
+
+    def sent(self) -> list[dict[str, Any]]:
+        """What is in the files of a sink of dead letters below `dead`."""
+        return [
+            json.loads(line)
+            for path in sorted((self.folder / "dead").glob("*.jsonl"))
+            for line in path.read_text().splitlines()
+        ]
 
     def letters(self, operator: str, *shards: str) -> dict[tuple[str, LetterId], Letter]:
         """What the store holds of an operator's letters, by default in the shards of `count`."""

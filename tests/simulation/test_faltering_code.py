@@ -28,6 +28,8 @@ KINDS = {
     "full": Parts(pressure=True),
     "tables": Parts(moves=True, tables=True),
     "tables-full": Parts(moves=True, tables=True, pressure=True),
+    "by event time": Parts(event_time=True),
+    "by event time, moving": Parts(event_time=True, moves=True),
 }
 SEEDS = 30
 """Half as many where tables change: such runs take twice as long."""
@@ -128,3 +130,11 @@ def test_what_does_not_go_with_its_key_is_found(
     monkeypatch.setattr("penstock_worker.stages.failing_code.HoldingCalls", bug)
     parts = replace(KINDS["tables"], keyed=FalteringStage)
     assert any(simulate(seed, parts).broken for seed in range(100))
+
+
+def test_an_operator_that_tells_its_watermark_while_rows_wait_is_found(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(HoldingCalls, "holds_any", lambda self: False)
+    parts = replace(KINDS["by event time"], keyed=FalteringStage)
+    assert any(simulate(seed, parts).broken for seed in range(20))

@@ -82,6 +82,8 @@ def _targets(spec: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
             yield path_text(at, {"spec": spec}), "aggregate", target
         for where, code in named_code(operator):
             yield path_text(("spec", "operators", index, *where), {"spec": spec}), code.role, code.target
+    for where, code in named_code(spec):
+        yield path_text(("spec", *where), {"spec": spec}), code.role, code.target
 
 
 def _wrong(names: _Names, role: str, module: str, attribute: str) -> str | None:

@@ -27,6 +27,8 @@ from penstock.api.specs.operator_spec import (
 from penstock.api.specs.sizes_spec import TasksSpec
 from penstock.api.topology import DURABILITY_IN_CLUSTER, Topology
 from penstock.connectors.registry import InitialStateSpec, SinkSpec, SourceSpec
+from penstock.dataflow.letter_columns import DEAD_LETTERS, LETTER_SCHEMA
+from penstock.dataflow.on_error import OnError
 from penstock.dataflow.plan import (
     EVENT_TIME,
     NO_TIME,
@@ -44,6 +46,7 @@ from penstock.dataflow.plan import (
     WorkerRange,
 )
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.sink import Sink
 from penstock.dataflow.source import Source
 from penstock.manifest.document import cpu_millis, duration_us, memory_bytes
 from penstock.manifest.faults import InvalidManifest
@@ -61,7 +64,7 @@ def compile_topology(topology: Topology, runtime: Runtime = "local") -> Plan:
     if graph.faults:
         raise InvalidManifest(graph.faults)
     by_name = {operator.name: operator for operator in spec.operators}
-    fuser = _Fuser(topology.metadata.name, graph, by_name)
+    fuser = _Fuser(topology.metadata.name, graph, by_name, spec.dead_letters)
     workers = spec.workers
     return Plan(
         topology=topology.metadata.name,
@@ -69,8 +72,14 @@ def compile_topology(topology: Topology, runtime: Runtime = "local") -> Plan:
         durability=spec.durability or _DURABILITY_DEFAULT[runtime],
         workers_initial=workers.initial if workers.initial is not None else workers.min,
         memory_bytes=memory_bytes(workers.memory),
-        stages=tuple(
-            stage for name in graph.order if by_name[name].has_shards for stage in fuser.stages(by_name[name])
+        stages=(
+            *(
+                stage
+                for name in graph.order
+                if by_name[name].has_shards
+                for stage in fuser.stages(by_name[name])
+            ),
+            *fuser.letters_stage(),
         ),
         workers=WorkerRange(
             least=workers.min,
@@ -86,7 +95,13 @@ def compile_topology(topology: Topology, runtime: Runtime = "local") -> Plan:
 class _Fuser:
     """Builds stages; what is fused in several places is built once and shared."""
 
-    def __init__(self, topology: str, graph: Graph, operators: dict[str, OperatorSpec]) -> None:
+    def __init__(
+        self,
+        topology: str,
+        graph: Graph,
+        operators: dict[str, OperatorSpec],
+        dead_letters: SinkSpec | None,
+    ) -> None:
         self._topology = topology
         self._graph = graph
         self._operators = operators
@@ -94,6 +109,11 @@ class _Fuser:
         self._producers = {
             name: self._producers_of(operators[name]) for name in graph.order if operators[name].by_event_time
         }
+        # All that may have letters write there for life: a batch's number has its writer's place among them.
+        writers = sorted(name for name, one in operators.items() if one.has_shards and one.sink is None)
+        self._dead_letters = (
+            dead_letters.given.plan(DEAD_LETTERS, tuple(writers)) if dead_letters is not None else None
+        )
 
     def stages(self, operator: OperatorSpec) -> Iterator[Stage]:
         """The operator's, behind the one that reads its initial state."""
@@ -117,19 +137,26 @@ class _Fuser:
             _tasks(operator.tasks or TasksSpec()),
             self._fanout(name),
             tells,
-            on_error=planned_on_error(operator.on_error),
+            on_error=self._on_error(operator),
             processor_timeout_us=duration_us(operator.processor_timeout) if operator.processor_timeout else 0,
             waits_for=waits_for(name, self._graph) if operator.source is not None else (),
+            dead_letters=self._dead_letters,
         )
+
+    def letters_stage(self) -> Iterator[Stage]:
+        """The sink of dead letters, where it is a stage of its own."""
+        if self._dead_letters is not None and self._dead_letters.is_stage:
+            yield _sink_stage(self._dead_letters, LETTER_SCHEMA)
+
+    def _on_error(self, operator: OperatorSpec) -> OnError:
+        return planned_on_error(operator.on_error, has_sink=self._dead_letters is not None)
 
     def _source(self, operator: OperatorSpec, spec: SourceSpec) -> Source:
         return spec.given.plan().of_topology(self._topology, operator.name)
 
     def _sink(self, operator: OperatorSpec, given: SinkSpec) -> Stage:
         """One that is a stage of its own."""
-        schema = self._graph.inputs[operator.name]
-        head = Processor("", schema, (), 1, batches_to=given.given.plan(operator.name))
-        return Stage(operator.name, head, Tasks(1, 1, 1), Fanout(schema, (), (), ()))
+        return _sink_stage(given.given.plan(operator.name), self._graph.inputs[operator.name])
 
     def _transform(self, operator: OperatorSpec, target: str) -> Stage:
         else_ = Transform(target)
@@ -145,7 +172,8 @@ class _Fuser:
             head,
             Tasks(1, 1, 1),
             self._fanout(operator.name),
-            on_error=planned_on_error(operator.on_error),
+            on_error=self._on_error(operator),
+            dead_letters=self._dead_letters,
         )
 
     def _initial(self, operator: OperatorSpec, given: InitialStateSpec, initial: InitialState) -> Stage:
@@ -179,7 +207,7 @@ class _Fuser:
         return self._built[name]
 
     def _step(self, operator: OperatorSpec) -> Step:
-        out, on_error = self._fanout(operator.name), planned_on_error(operator.on_error)
+        out, on_error = self._fanout(operator.name), self._on_error(operator)
         if operator.step is None:
             columns = self._graph.column_steps[operator.name]
             return Step(operator.name, "", out, columns=columns, on_error=on_error)
@@ -269,6 +297,11 @@ class _Fuser:
         if planned is not None:
             return tuple(range(len(planned.projections[0].key_columns)))
         return tuple(schema.names.index(column) for column in operator.key_by or ())
+
+
+def _sink_stage(sink: Sink, schema: Schema) -> Stage:
+    head = Processor("", schema, (), 1, batches_to=sink)
+    return Stage(sink.name, head, Tasks(1, 1, 1), Fanout(schema, (), (), ()))
 
 
 def _arguments(operator: OperatorSpec) -> str:

@@ -9,7 +9,7 @@ say them.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from penstock.api.initial_state import check_initial
 from penstock.api.joins import check_join, join_output
 from penstock.api.locality import check_locality
 from penstock.api.operators import Graph, Operator
+from penstock.api.sinks import check_sinks, stage_sink
 from penstock.api.specs.calls_spec import calls_faults
 from penstock.api.specs.on_error_spec import on_error_faults
 from penstock.api.specs.operator_spec import COLUMN_STEPS, LATE, STEPS
@@ -31,7 +32,7 @@ from penstock.dataflow.ddl import InvalidSchema, parse_schema
 from penstock.dataflow.on_error import RETRY
 from penstock.dataflow.plan import EVENT_TIME
 from penstock.dataflow.schema import Schema
-from penstock.manifest.faults import Fault, joined, listed, nearest
+from penstock.manifest.faults import Fault, joined, listed, nearest, one_of_faults
 
 Runtime = Literal["local", "cluster"]
 
@@ -126,14 +127,14 @@ def check(spec: Mapping[str, Any], runtime: Runtime) -> Graph:
     _check_code_and_durability(spec, operators, runtime, graph.faults)
     _check_remote_tasks(spec, operators, graph.faults)
     for operator in operators:
-        _check_role(operator, graph.faults)
+        _check_role(operator, graph.faults, has_letters=spec.get("deadLetters") is not None)
     _check_names(operators, graph)
     _check_inputs(operators, graph)
     _order(graph)
     _flow(graph)
     check_initial(graph)
     check_locality(graph)
-    _check_sinks(operators, graph)
+    check_sinks(spec, operators, graph)
     return graph
 
 
@@ -180,7 +181,7 @@ def _check_code_and_durability(
         message = f"is missing; give {{module: NAME}}, the module that holds the code of {names}"
         faults.append(Fault("spec.code", message))
     if isinstance(code, dict):
-        _check_one_of("spec.code", code, ("module", "configMap"), faults)
+        faults += one_of_faults("spec.code", code, ("module", "configMap"))
         if runtime == "local" and code.get("configMap") is not None:
             message = "a ConfigMap is read in a cluster only; for a local run give code: {module: NAME}"
             faults.append(Fault("spec.code.configMap", message))
@@ -201,10 +202,10 @@ def _check_remote_tasks(spec: Mapping[str, Any], operators: Sequence[Operator], 
                 "the main process of the worker that its task is at; give Never"
             )
             faults.append(Fault("spec.remoteTasks", message))
-    at_home = [operator for operator in operators if _stage_sink(operator.body.get("sink")) is not None]
+    at_home = [operator for operator in operators if stage_sink(operator.body.get("sink")) is not None]
     if spec.get("remoteTasks") == "Allowed" and at_home:
         names = listed(str(operator.name) for operator in at_home)
-        kind = _stage_sink(at_home[0].body.get("sink"))
+        kind = stage_sink(at_home[0].body.get("sink"))
         message = (
             f"Allowed does not go together with sink {names}: the function of {kind} is called in the main "
             "process of the worker that its task is at; give Never"
@@ -212,15 +213,7 @@ def _check_remote_tasks(spec: Mapping[str, Any], operators: Sequence[Operator], 
         faults.append(Fault("spec.remoteTasks", message))
 
 
-def _stage_sink(given: object) -> str | None:
-    """The kind of a sink that is a stage of its own; None for another one, and for what is none."""
-    for kind in given if isinstance(given, dict) else ():
-        if kind in SINKS and SINKS[kind].planned.is_stage:
-            return str(kind)
-    return None
-
-
-def _check_role(operator: Operator, faults: list[Fault]) -> None:
+def _check_role(operator: Operator, faults: list[Fault], *, has_letters: bool) -> None:
     role, body = operator.role, operator.body
     given = [name for name in _ROLES if body.get(name) is not None]
     unknown = operator.unknown_fields
@@ -251,14 +244,17 @@ def _check_role(operator: Operator, faults: list[Fault]) -> None:
         _check_late(operator, faults)
     if "onError" in _MAY_HAVE[role]:
         faults += on_error_faults(
-            f"{operator.path}.onError", body.get("onError"), cannot_retry=_cannot_retry(operator)
+            f"{operator.path}.onError",
+            body.get("onError"),
+            cannot_retry=_cannot_retry(operator),
+            has_sink=has_letters,
         )
     if role == "processor":
         faults += calls_faults(operator.path, body)
     if role == "join":
         check_join(operator, faults)
     if role in _KINDS and isinstance(body.get(role), dict):
-        _check_one_of(f"{operator.path}.{role}", body[role], _KINDS[role], faults)
+        faults += one_of_faults(f"{operator.path}.{role}", body[role], _KINDS[role])
         if role == "source":
             for kind, source in body[role].items():
                 if kind in SOURCES and isinstance(source, dict):
@@ -275,8 +271,6 @@ def _cannot_retry(operator: Operator) -> str:
     """Why rows that an operator fails on are not tried again; "" where they are."""
     if operator.role == "source":
         return "what a source cannot read stays so; give Fail or DeadLetter"
-    if operator.is_keyed and operator.time_mode == EVENT_TIME:
-        return "rows that wait would come late by event time; give Fail or DeadLetter"
     return ""
 
 
@@ -286,8 +280,8 @@ def _check_late(operator: Operator, faults: list[Fault]) -> None:
         message = "rows are late by event time only; give timeMode: EventTime, or leave it out"
         faults.append(Fault(path, message))
     if isinstance(given, dict):
-        _check_one_of(path, given, _KINDS["sink"], faults)
-    if (kind := _stage_sink(given)) is not None:
+        faults += one_of_faults(path, given, _KINDS["sink"])
+    if (kind := stage_sink(given)) is not None:
         message = (
             "is no place for late rows: it is a stage, and they do not leave theirs; give foreach or files"
         )
@@ -303,13 +297,6 @@ def _refusing_faults(operator: Operator, kind: str) -> list[Fault]:
         f"a source of kind {kind} reads whatever there is; only {listed(kinds)} have input that is no row"
     )
     return [Fault(f"{operator.path}.onError", message)]
-
-
-def _check_one_of(path: str, body: Mapping[str, Any], kinds: Sequence[str], faults: list[Fault]) -> None:
-    given = [kind for kind in kinds if body.get(kind) is not None]
-    if len(given) > 1 or not body:
-        has = f"has {joined(given)}" if given else "is empty"
-        faults.append(Fault(path, f"{has}; give exactly one of {joined(kinds)}"))
 
 
 # --- names and edges -----------------------------------------------------------------------------
@@ -490,41 +477,6 @@ def _check_fused_copies(operator: Operator, copies: dict[str, int], faults: list
         message = f"rows reach it on {count} paths without a key; at most {FUSED_COPIES_MAX} can be fused"
         faults.append(Fault(f"{operator.path}.inputs", message))
         copies[str(operator.name)] = 1
-
-
-def _check_sinks(operators: Iterable[Operator], graph: Graph) -> None:
-    """What is wrong with each. Two that write into one place would write into one another's rows."""
-    places: dict[tuple[str, str], tuple[str, str]] = {}
-    for operator, field, kind, body in _sinks(operators):
-        if kind not in SINKS or not isinstance(body, dict):
-            continue
-        schemas = [graph.outputs.get(name) for name in operator.inputs] if field == "sink" else []
-        if field == "lateTo":
-            schemas = [graph.inputs.get(operator.name or "")]
-        said = {
-            fault: None
-            for schema in schemas or [None]
-            for fault in SINKS[kind].faults_of(f"{operator.path}.{field}.{kind}", body, schema)
-        }
-        graph.faults += said
-        place = SINKS[kind].place_of(body)
-        if place is None:
-            continue
-        name = f"{operator.name}{LATE if field == 'lateTo' else ''}"
-        path = f"{operator.path}.{field}"
-        first_path, first = places.setdefault((kind, place.name), (path, name))
-        if first_path != path:
-            message = f"{first} writes into this {place.what} already; give each sink one of its own"
-            graph.faults.append(Fault(f"{path}.{kind}.{place.field}", message))
-
-
-def _sinks(operators: Iterable[Operator]) -> Iterator[tuple[Operator, str, str, Any]]:
-    """Each with the field that it stands in, its kind and what is said of it."""
-    for operator in operators:
-        for field in ("sink", "lateTo"):
-            given = operator.body.get(field)
-            for kind, body in given.items() if isinstance(given, dict) else ():
-                yield operator, field, kind, body
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -18,6 +18,8 @@ from penstock.api.specs.metadata import NOT_SEEN_YET, ObjectMeta
 from penstock.api.specs.operator_spec import INITIAL, LATE, STAGE_SINK, OperatorSpec
 from penstock.api.specs.sizes_spec import OPERATORS_MAX, WorkersSpec
 from penstock.api.specs.topology_status import TopologyStatus
+from penstock.connectors.registry import SINKS, SinkSpec
+from penstock.dataflow.letter_columns import DEAD_LETTERS
 from penstock.manifest.document import (
     ApiVersion,
     Cpu,
@@ -31,6 +33,13 @@ from penstock.manifest.document import (
 )
 
 DURABILITY_IN_CLUSTER = "Disk"
+
+
+_SAME_LETTERS = (
+    "!has(oldSelf.deadLetters) || (has(self.deadLetters) && "
+    + " && ".join(f"has(self.deadLetters.{kind}) == has(oldSelf.deadLetters.{kind})" for kind in SINKS)
+    + ")"
+)
 
 
 class CodeSpec(Document):
@@ -106,6 +115,33 @@ class TopologySpec(Document):
                 "main process of the worker that its task is at",
             ),
             (
+                "self.remoteTasks != 'Allowed' || !has(self.deadLetters) || "
+                f"!has(self.deadLetters.{STAGE_SINK})",
+                f"remoteTasks Allowed and {STAGE_SINK} do not go together: the function is called in the "
+                "main process of the worker that its task is at",
+            ),
+            (
+                f"!has(self.deadLetters) || !self.operators.exists(o, o.name == '{DEAD_LETTERS}')",
+                f"the sink of deadLetters is called '{DEAD_LETTERS}': rename the operator called so",
+            ),
+            (
+                "has(self.deadLetters) || !self.operators.exists(o, has(o.onError) && has(o.onError.to) && "
+                "o.onError.to == 'Sink')",
+                "onError.to Sink needs deadLetters, which says which sink",
+            ),
+            (
+                "!has(self.deadLetters) || !self.operators.exists(o, has(o.onError) && "
+                "has(o.onError.keep) && !has(o.onError.to))",
+                "keep is of dead letters in the store, and with deadLetters they go to the sink: give to: "
+                "Store too, or leave keep out",
+            ),
+            (_SAME_LETTERS, "deadLetters may be added, and the kind of sink is fixed for life from then on"),
+            (
+                f"!has(self.deadLetters) || has(oldSelf.deadLetters) || !has(self.deadLetters.{STAGE_SINK})",
+                f"deadLetters of {STAGE_SINK} stand there from the start: it is a stage, and stages are "
+                "fixed for life",
+            ),
+            (
                 "!has(self.durability) || self.durability != 'Replicated'",
                 "durability Replicated comes with replication; use Disk or Process",
             ),
@@ -113,6 +149,10 @@ class TopologySpec(Document):
     )
 
     code: CodeSpec | None = None
+    dead_letters: SinkSpec | None = None
+    """Where dead letters go: rows on which code raises, and what a source cannot read, of the operators whose
+    onError says DeadLetter. The sink is called dead-letters; its columns are the same for all. Without it
+    they stay in the store. It may be added; its kind and its place are fixed for life."""
     durability: Literal["Process", "Disk", "Replicated"] | None = None
     """What survives: Process, the kill of any process; Disk, also a node's loss of power; Replicated, also
     the loss of a node. Without it Process in `penstock run`, Disk in a cluster."""
@@ -142,13 +182,11 @@ class TopologySpec(Document):
     @property
     def secret_names(self) -> tuple[str, ...]:
         """The Secrets that its sources and sinks name, each once."""
-        named = (
-            name
-            for operator in self.operators
-            for kind in (operator.source, operator.sink, operator.late_to)
-            if kind is not None
-            for name in kind.given.secret_names
+        kinds = (
+            *(kind for one in self.operators for kind in (one.source, one.sink, one.late_to)),
+            self.dead_letters,
         )
+        named = (name for kind in kinds if kind is not None for name in kind.given.secret_names)
         return tuple(dict.fromkeys(named))
 
 

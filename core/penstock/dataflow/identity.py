@@ -12,9 +12,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 
+from penstock.dataflow.letter_columns import DEAD_LETTERS
 from penstock.dataflow.plan import Fanout, Plan, Processor, Stage
 
 ABSENT = "nothing"
+MAY_COME = frozenset({f"{DEAD_LETTERS}.deadLetters"})
+"""What may be there now though it was not: nothing that is stored knows of it."""
 
 
 def identity_of(plan: Plan) -> dict[str, str]:
@@ -38,7 +41,7 @@ def differences(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
     return [
         f"{name}: was {before.get(name, ABSENT)}, is {now.get(name, ABSENT)}"
         for name in sorted({*before, *now})
-        if before.get(name) != now.get(name)
+        if before.get(name) != now.get(name) and (name in before or name not in MAY_COME)
     ]
 
 
@@ -76,6 +79,8 @@ def _head(stage: Stage) -> Iterator[tuple[str, str]]:
                 yield f"{name}.lateTo", sink.identity_text()
         case source:
             yield f"{name}.source.{source.kind}", source.identity_text()
+    if stage.dead_letters is not None:
+        yield f"{DEAD_LETTERS}.deadLetters", stage.dead_letters.identity_text()
 
 
 def _fanout(name: str, fanout: Fanout) -> Iterator[tuple[str, str]]:

@@ -47,13 +47,15 @@ def rows_held(counts: Mapping[str, int]) -> int:
 class OnError:
     """`then` is FAIL or DEAD_LETTER: what becomes of rows that `attempts` further calls fail on as well.
 
-    `keep` is how many dead letters a shard holds for the operator.
+    `keep` is how many dead letters a shard holds for the operator; with `to_sink` they go to the topology's
+    sink of dead letters instead.
     """
 
     then: str = FAIL
     attempts: int = 0
     backoff_ms: int = 0
     keep: int = KEEP_DEFAULT
+    to_sink: bool = False
 
     @property
     def fails(self) -> bool:
@@ -63,6 +65,11 @@ class OnError:
     @property
     def keeps_letters(self) -> bool:
         return self.then == DEAD_LETTER
+
+    @property
+    def calls(self) -> int:
+        """How often the code was called for rows that it has failed on for good."""
+        return self.attempts + 1
 
     @property
     def spares_at_once(self) -> bool:

@@ -60,7 +60,7 @@ def outline(plan: Plan) -> tuple[OutlinedOperator, ...]:
             timed_by=_timed_by(stage),
             timed_by_keyed=_timed_by_keyed(stage),
         )
-        for operator in (*_fused(stage, stage.out), *_late(stage)):
+        for operator in (*_fused(stage, stage.out), *_late(stage), *_letters(stage)):
             known = found.setdefault(operator.name, operator)
             if stage.operator not in known.stages:
                 found[operator.name] = replace(known, others=(*known.others, stage.operator))
@@ -102,6 +102,12 @@ def _fused(stage: Stage, fanout: Fanout) -> Iterator[OutlinedOperator]:
         yield OutlinedOperator(step.name, "step", stage.operator)
         yield from _fused(stage, step.out)
     for sink in fanout.sinks:
+        yield OutlinedOperator(sink.name, "sink", stage.operator)
+
+
+def _letters(stage: Stage) -> Iterator[OutlinedOperator]:
+    """Where its dead letters go, where that is a sink."""
+    if (sink := stage.dead_letters) is not None and not sink.is_stage:
         yield OutlinedOperator(sink.name, "sink", stage.operator)
 
 

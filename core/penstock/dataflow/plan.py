@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from penstock.dataflow.expression_tree import ColumnStep
 from penstock.dataflow.interval_join import IntervalJoin
+from penstock.dataflow.letter_columns import LETTER_SCHEMA
 from penstock.dataflow.on_error import FAILS, OnError
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink import Sink
@@ -90,6 +91,12 @@ class Fanout:
         """The names of all steps and sinks in it."""
         steps = {name for step in self.steps for name in (step.name, *step.out.fused)}
         return frozenset(steps | {sink.name for sink in self.sinks})
+
+    def all_steps(self) -> Iterator[Step]:
+        """Every step in it."""
+        for step in self.steps:
+            yield step
+            yield from step.out.all_steps()
 
     def all_sinks(self) -> Iterator[tuple[Sink, Schema]]:
         """Every sink in it, each with the schema of its rows."""
@@ -255,6 +262,9 @@ class Stage:
     """How long a call of its processor may take; 0 for any time."""
     waits_for: tuple[str, ...] = ()
     """Of a source, those that read the initial state of operators behind it: it begins when they are done."""
+    dead_letters: Sink | None = None
+    """The topology's sink of dead letters. Every stage that may have some delivers to it, whatever its
+    `onError` says now: that may change, and what is on its way is delivered all the same."""
 
     @property
     def is_source(self) -> bool:
@@ -271,10 +281,17 @@ class Stage:
         is_transform = isinstance(self.head, Processor) and self.head.transform is not None
         return is_transform or self.is_sink
 
+    @property
+    def policies(self) -> dict[str, OnError]:
+        """Operator -> its policy, of the head and of all steps behind it."""
+        return {self.operator: self.on_error, **{step.name: step.on_error for step in self.out.all_steps()}}
+
     def all_sinks(self) -> Iterator[tuple[Sink, Schema]]:
         """Every sink that its tasks deliver to, each with the schema of its rows: those fused behind it, and
-        those that its late rows go to."""
+        those that its late rows and dead letters go to."""
         yield from self.out.all_sinks()
+        if self.dead_letters is not None and not self.dead_letters.is_stage:
+            yield self.dead_letters, LETTER_SCHEMA
         if isinstance(self.head, Processor):
             for sink in self.head.late_sinks:
                 yield sink, self.head.input

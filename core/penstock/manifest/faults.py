@@ -7,7 +7,7 @@ them all, since a user wants to mend a file once.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -187,3 +187,12 @@ def _size(schema: Schema, least: str, most: str, unit: str) -> str:
 
 def _plain(name: str) -> str:
     return name.replace("_", "").replace("-", "").lower()
+
+
+def one_of_faults(path: str, body: Mapping[str, Any], kinds: Sequence[str]) -> list[Fault]:
+    """The fault of an object that has none or several of `kinds`, where it may have one."""
+    given = [kind for kind in kinds if body.get(kind) is not None]
+    if len(given) < 2 and body:
+        return []
+    has = f"has {joined(given)}" if given else "is empty"
+    return [Fault(path, f"{has}; give exactly one of {joined(kinds)}")]

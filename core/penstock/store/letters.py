@@ -77,7 +77,15 @@ class Letter(msgspec.Struct, frozen=True, array_like=True):
     attempts: int = 1
     expiry_ms: int | None = None
     due_us: int = 0
-    """Of rows that are to be tried again, when that is, by the steady clock."""
+    """Of rows that are to be tried again, when that is, by the steady clock,"""
+    watermark_ms: int | None = None
+    """and what TimerValues told when they came; None where there is no event time."""
+
+    @property
+    def raised(self) -> str:
+        """The line of `error` that says what was raised: the last one of a traceback that is no place."""
+        lines = [line for line in self.error.splitlines() if line and not line.startswith(" ")]
+        return lines[-1] if lines else ""
 
 
 class Kept(NamedTuple):

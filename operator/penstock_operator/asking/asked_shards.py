@@ -123,3 +123,15 @@ class AskedTopology:
     plan: Plan
     goes_on: bool
     who_comes_to_it: str = ""
+
+    @property
+    def sending(self) -> tuple[str, ...]:
+        """The operators whose dead letters go to the topology's sink of them, and are not kept."""
+        policies = {name: policy for stage in self.plan.stages for name, policy in stage.policies.items()}
+        return tuple(name for name, policy in policies.items() if policy.to_sink)
+
+    @property
+    def letters_sink(self) -> str:
+        """What that sink writes into, in words."""
+        sinks = (stage.dead_letters for stage in self.plan.stages)
+        return next((sink.identity_text() for sink in sinks if sink is not None), "")

@@ -16,7 +16,8 @@ _LINE_CHARACTERS = 100
 
 def letter_line(listed: Listed) -> str:
     """Its name, what it is about, and what was raised."""
-    return f"{listed.place}  {_about(listed.letter, listed.rows)}  {_raised(listed.letter)}"
+    raised = listed.letter.raised[:_LINE_CHARACTERS]
+    return f"{listed.place}  {_about(listed.letter, listed.rows)}  {raised}"
 
 
 def letter_text(place: Place, letter: Letter) -> str:
@@ -60,12 +61,6 @@ def _about(letter: Letter, rows: int) -> str:
     if letter.kind == TIMER:
         return f"{key}timer {letter.expiry_ms}"
     return f"{key}{rows} {'row' if rows == 1 else 'rows'}"
-
-
-def _raised(letter: Letter) -> str:
-    """The line that says what was raised: the last one of a traceback that is no place."""
-    lines = [line for line in letter.error.splitlines() if line and not line.startswith(" ")]
-    return (lines[-1] if lines else "")[:_LINE_CHARACTERS]
 
 
 def _when(letter: Letter) -> str:

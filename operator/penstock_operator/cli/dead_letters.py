@@ -18,7 +18,7 @@ from penstock_operator.cli.options import a_number
 
 if TYPE_CHECKING:
     from penstock.store.dead_letters import Place
-    from penstock_operator.asking.asked_shards import AskedShards, Listed
+    from penstock_operator.asking.asked_shards import AskedShards, AskedTopology, Listed
 
 _topology = click.argument("topology", metavar="TOPOLOGY")
 _json = click.option("--json", "as_json", is_flag=True, help="As JSON, one object a letter.")
@@ -64,6 +64,7 @@ def list_letters(topology: str, operator: str, most: int, where: Where, as_json:
         click.echo(f"These are the first {told}; there are more (--most, --operator).", err=True)
     elif not told and not as_json:
         click.echo("There is no dead letter.", err=True)
+    _tell_sending(found, (operator,) if operator else ())
 
 
 @dead_letters.command()
@@ -80,6 +81,7 @@ def show(topology: str, name: str, where: Where, as_json: bool) -> None:
         letter = found.shards.letter(place)
     if letter is None:
         click.echo(f"penstock: there is no dead letter {place}; see 'penstock dead-letters list'", err=True)
+        _tell_sending(found, (place.operator,))
         sys.exit(EXIT_FAILED)
     click.echo(letter_json(place, letter) if as_json else letter_text(place, letter))
 
@@ -153,6 +155,8 @@ def _order(
         click.echo(f"penstock: there is no dead letter {place}", err=True)
     for place, why in left:
         click.echo(f"penstock: {place} stays: {why}", err=True)
+    if missing or not known:
+        _tell_sending(found, (operator,) if operator else tuple(place.operator for place in missing))
     done = "worked on again" if doing == REPLAY else "dropped"
     if found.goes_on:
         click.echo(f"{len(known) - len(left)} {done}, {len(left)} stay")
@@ -160,6 +164,18 @@ def _order(
         click.echo(f"{len(known)} will be {done} {found.who_comes_to_it}")
     if missing or left:
         sys.exit(EXIT_FAILED)
+
+
+def _tell_sending(found: AskedTopology, about: tuple[str, ...]) -> None:
+    """Whose letters are not kept, of these operators (of all, where none is named)."""
+    sending = [name for name in found.sending if name in about or not about]
+    if sending:
+        click.echo(
+            f"Dead letters of {', '.join(sending)} go to the sink dead-letters ({found.letters_sink}). The "
+            "stores keep those alone that came before it was there, or are too large for it; what is in the "
+            "sink is replayed by bringing its records to the source again.",
+            err=True,
+        )
 
 
 def _waited_for(shards: AskedShards, ordered: list[Listed], timeout_s: float) -> list[tuple[Place, str]]:

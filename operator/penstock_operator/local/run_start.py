@@ -292,7 +292,7 @@ def _open_state(
     removed = 0
     if start is Start.RESUME and before is not None:
         initial = {of.operator: before.shards[of.operator] for of in plan.stages if of.initial_of}
-        record = before.next_run({**shards_now, **initial}, files)
+        record = before.next_run(identity, {**shards_now, **initial}, files)
     else:
         initial = {of.operator: shards_of(of, base_dir) for of in plan.stages if of.initial_of}
         if start is Start.FRESH:

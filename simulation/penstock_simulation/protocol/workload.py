@@ -226,11 +226,7 @@ def wrong_marks(shard: str, state: Fields, timers: Mapping[bytes, int]) -> str:
         to_fire = [row for row in map(row_of_timer, expiries) if row]
         if sorted([*fired, *to_fire]) != [*range(1, total + 1), *initial_timers(begun[key])]:
             return f"of key {key} at {total} timers {fired} have fired, and {to_fire} are set"
-    waiting = {
-        timer_name(encoding.TIMERS + encoding.pack(letter.key), letter.expiry_ms or 0)
-        for letter in held_back(state)
-        if letter.kind == TIMER
-    }
+    waiting = held_timers(state)
     # A key's rows may have deleted one that waits behind them.
     if not timers.keys() <= listed <= timers.keys() | waiting:
         return f"timers are {timers.keys()}, {waiting} wait to be tried again, and keys list {listed}"
@@ -245,6 +241,15 @@ def held_back(state: Fields) -> list[Letter]:
         if rows_held({operator_of(collection) or "": 1})
         for letter in letters_in(fields).values()
     ]
+
+
+def held_timers(state: Fields) -> set[bytes]:
+    """The names of timers that fired and wait behind their key: it lists them, and no store has them."""
+    return {
+        timer_name(encoding.TIMERS + encoding.pack(letter.key), letter.expiry_ms or 0)
+        for letter in held_back(state)
+        if letter.kind == TIMER
+    }
 
 
 def is_half_done(state: Fields) -> bool:

@@ -92,6 +92,9 @@ class FilesReader:
     def spare(self) -> None:
         self._spares = True
 
+    def record_of(self, raw: Any) -> object:
+        return {"line": raw}
+
     def rows_again(self, raw: Any) -> list[tuple[Any, ...]]:
         try:
             return self._format.rows([raw])

@@ -79,5 +79,8 @@ class SparingReader(Protocol):
     def spare(self) -> None:
         """From now on `read` answers with such input (`SourceBatch.bad`), and does not raise for it."""
 
+    def record_of(self, raw: Any) -> object:
+        """What a bad input's `raw` is, for people and programs: an object that JSON can hold."""
+
     def rows_again(self, raw: Any) -> list[tuple[Any, ...]]:
         """The rows of what was no row. Raises PermanentError where it is none still."""

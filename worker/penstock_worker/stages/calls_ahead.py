@@ -2,13 +2,15 @@
 
 Shard after shard then takes what its keys' calls came to, and commits it: so no commit is made before its
 calls are done, and those of different keys wait together, whatever their shards. A key is called once for its
-rows, in their order. What comes before its rows (initial state, rows that wait for another try) leaves a key
-out here: its shard's work calls it, alone. Neighbours: `keyed_stage` offers parts and asks,
-`user_code.key_calls` makes the calls.
+rows, in their order, or, where it has none, for the first of its timers that are due. What comes before that
+(initial state, rows that wait for another try) leaves a key out here, and its further timers wait: its
+shard's work calls for these, alone. Neighbours: `keyed_stage` offers parts and asks, `user_code.key_calls`
+makes the calls.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from penstock.store.ownership import OwnedShard
@@ -27,6 +29,8 @@ class Offer(NamedTuple):
     owned: OwnedShard
     part: Part
     state: ShardState
+    watermark_ms: int
+    """What TimerValues tell while it is worked."""
 
 
 class CallsAhead:
@@ -45,9 +49,9 @@ class CallsAhead:
         """Shards whose calls were made, and whose work was not done since."""
         self._call_us = 0
 
-    def offer(self, owned: OwnedShard, part: Part, state: ShardState) -> None:
+    def offer(self, owned: OwnedShard, part: Part, state: ShardState, watermark_ms: int) -> None:
         """This part is worked soon, unless it is withdrawn."""
-        self._offers[owned.shard] = Offer(owned, part, state)
+        self._offers[owned.shard] = Offer(owned, part, state, watermark_ms)
 
     def withdraw(self, shard: str) -> None:
         """The shard's part is not worked, or anew: what its calls came to is forgotten."""
@@ -57,12 +61,12 @@ class CallsAhead:
             offer.state.rollback()
             self._runner.forget_ahead(offer.state)
 
-    def make(self, owned: OwnedShard, part: Part, state: ShardState) -> None:
+    def make(self, owned: OwnedShard, part: Part, state: ShardState, watermark_ms: int) -> None:
         """Have the calls of this part made, if they were not, and those of all that are offered. Raises
         TooMuch of this part, and UserCodeError where nobody is spared."""
         if owned.shard in self._called:
             return
-        self.offer(owned, part, state)
+        self.offer(owned, part, state, watermark_ms)
         offers, self._offers = self._offers, {}
         try:
             self._make(offers)
@@ -83,14 +87,10 @@ class CallsAhead:
         now_us, wall_us = self._clock.now_us(), self._clock.wall_us()
         began_us = self._clock.monotonic_us()
         asked: list[Asked] = []
-        for owned, part, state in offers.values():
-            set_times(state, now_us, wall_us, by_event_time=self._by_event_time)
-            state.alone = len(part) < 2
-            watermark_ms = (owned.watermark.ms or 0) if self._by_event_time else -1
-            asked += [
-                Asked(state, key, part.groups[key].rows, wall_us // 1000, watermark_ms)
-                for key in self._failing.keys_ahead(owned, part)
-            ]
+        for offer in offers.values():
+            set_times(offer.state, now_us, wall_us, by_event_time=self._by_event_time)
+            offer.state.alone = len(offer.part) < 2
+            asked += self._asked(offer, wall_us // 1000)
         self._called |= offers
         if not asked:
             return
@@ -102,3 +102,13 @@ class CallsAhead:
             raise
         after_each_other = -(-len(asked) // self._runner.concurrent)
         self._call_us = (self._clock.monotonic_us() - began_us) // after_each_other
+
+    def _asked(self, offer: Offer, now_ms: int) -> Iterator[Asked]:
+        owned, part, state, watermark_ms = offer
+        if self._runner.waits_in("handleInputRows"):
+            for key in self._failing.keys_ahead(owned, part):
+                yield Asked(state, key, part.groups[key].rows, now_ms, watermark_ms)
+        if part.due.fired and self._runner.waits_in("handleExpiredTimer"):
+            for key, expiry_ms, _ in self._failing.timers_ahead(owned, part):
+                fires_ms = now_ms if self._by_event_time else max(now_ms, expiry_ms)
+                yield Asked(state, key, (), fires_ms, watermark_ms, expiry_ms)

@@ -15,6 +15,7 @@ from penstock.store.letters import ROWS, Letter
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Load, Scan, StateWrite
 from penstock_worker.process.clock import Clock
+from penstock_worker.stages.due import Expired
 from penstock_worker.stages.held_back import HoldingCalls
 from penstock_worker.stages.keyed_part import Key, Part, oldest_of
 from penstock_worker.stages.letter_box import LetterBox, Ordered
@@ -67,6 +68,8 @@ class FailingCode:
         self._letters = letters
         self._clock = clock
         self._poison = {one.shard: one for one in poison}
+        self._staying: Sequence[tuple[str, Letter]] = ()
+        """Of the part at hand, the letters that its commit writes."""
         self._spared = SparedCalls(runner) if on_error.keeps_letters and letters is not None else None
         self._may_hold = on_error.attempts > 0
         self._is_holding = False
@@ -83,21 +86,34 @@ class FailingCode:
         return self._spared is not None
 
     @property
+    def holds_any(self) -> bool:
+        """Whether something of the part's shard waits to be tried again with its commit."""
+        return self._is_holding and self._holding.holds_any()
+
+    @property
     def spares_others(self) -> bool:
         """Whether all others go on where the code has failed on a key."""
         return self._spared is not None or self._may_hold
 
     def keys_ahead(self, owned: OwnedShard, part: Part) -> list[Key]:
         """The keys of a part whose rows come first of all that there is of them, and are handed over."""
+        return [key for key in part.groups if key not in part.initial and self._is_free(owned, key)]
+
+    def timers_ahead(self, owned: OwnedShard, part: Part) -> list[Expired]:
+        """The first timer of each key of a part of which nothing else is worked before."""
+        others = {*part.groups, *part.initial, *part.retries, *(key for key, _ in part.due.swept)}
+        first: dict[Key, Expired] = {}
+        for timer in part.due.fired:
+            first.setdefault(timer.key, timer)
+        return [timer for key, timer in first.items() if key not in others and self._is_free(owned, key)]
+
+    def _is_free(self, owned: OwnedShard, key: Key) -> bool:
+        """Whether code is called for what comes of a key."""
+        if self._holding.holds(owned.shard, key):
+            return False
         poison = self._poison.get(owned.shard)
         is_poisoned = poison is not None and poison.commits == owned.number and self._spared is not None
-        return [
-            key
-            for key in part.groups
-            if key not in part.initial
-            and not self._holding.holds(owned.shard, key)
-            and not (is_poisoned and poison is not None and shown(key) == poison.key)
-        ]
+        return not (is_poisoned and poison is not None and shown(key) == poison.key)
 
     def adopt(self, owned: OwnedShard) -> None:
         self._holding.adopt(owned)
@@ -186,35 +202,36 @@ class FailingCode:
                 rows.extend(produced)
                 stamps.extend([oldest_us] * len(produced))
 
-    def writes(
+    def send(
         self,
         owned: OwnedShard,
         part: Part,
         outputs: OutputBatch,
+        now_us: int,
         wall_ms: int,
         counts: dict[str, int],
-    ) -> list[StateWrite]:
-        """What the commit writes of what code has failed on: letters, and what waits to be tried again."""
-        writes: list[StateWrite] = []
-        if outputs.letters or part.order is not None or (self._spared is not None and self._spared.refused):
-            writes += self._letter_writes(owned, part, outputs, wall_ms, counts)
-        if self._is_holding:
-            writes += self._holding.writes(counts)
-        return writes
-
-    def _letter_writes(
-        self, owned: OwnedShard, part: Part, outputs: OutputBatch, wall_ms: int, counts: dict[str, int]
-    ) -> list[StateWrite]:
-        """What the commit writes of dead letters: those of the batch, and the one that is replayed."""
-        if self._letters is None:
-            return []
+    ) -> None:
+        """Have dead letters of a part that are for a sink be outputs of its commit, and note the others."""
+        self._staying = ()
         refused = self._spared.refused if self._spared is not None else ()
+        if self._letters is None or not (refused or outputs.letters):
+            return
         found = [*(self._letter(part, one) for one in refused), *outputs.letters]
         if refused:
             dead = dead_letters_of(self._operator)
             counts[dead] = counts.get(dead, 0) + sum(max(1, len(one.rows)) for one in refused)
-        place = f"inbox of {owned.shard}, behind entry {owned.offset}"
-        return self._letters.writes(owned, found, wall_ms, place, part.order)
+        place = _place(owned)
+        self._staying = self._letters.send(owned, found, now_us, wall_ms, place, outputs, counts)
+
+    def writes(self, owned: OwnedShard, part: Part, wall_ms: int, counts: dict[str, int]) -> list[StateWrite]:
+        """What the commit writes of what code has failed on: letters that no sink takes, the one that was
+        replayed, and what waits to be tried again."""
+        writes: list[StateWrite] = []
+        if self._letters is not None and (self._staying or part.order is not None):
+            writes += self._letters.writes(owned, self._staying, wall_ms, _place(owned), part.order)
+        if self._is_holding:
+            writes += self._holding.writes(counts)
+        return writes
 
     def _letter(self, part: Part, refused: Refused) -> tuple[str, Letter]:
         group = part.groups.get(refused.key) if refused.kind == ROWS else None
@@ -227,6 +244,11 @@ class FailingCode:
             refused.error,
             0,
             "",
-            expiry_ms=refused.expiry_ms,
+            refused.calls,
+            refused.expiry_ms,
         )
         return self._operator, letter
+
+
+def _place(owned: OwnedShard) -> str:
+    return f"inbox of {owned.shard}, behind entry {owned.offset}"

@@ -13,7 +13,8 @@ spent and the rows become dead letters.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from msgspec import structs
@@ -43,6 +44,10 @@ class HoldingCalls:
     UserCodeError only where no attempt is left and the operator fails then.
 
     `spared` keeps what becomes dead letters; `load` reads the store. All times are of the steady clock.
+
+    By event time a call is told the watermark of when its rows came; and as long as its shard holds anything
+    it tells the stages behind nothing newer (`holds_any`): what comes of a row is in time there, however
+    often it was tried.
     """
 
     def __init__(
@@ -92,6 +97,12 @@ class HoldingCalls:
     def waits(self, shard: str) -> bool:
         """Whether some key of the shard is held back."""
         return shard in self._holding
+
+    def holds_any(self) -> bool:
+        """Whether something waits of the shard at hand with the batch's commit."""
+        if any(self._news.values()):
+            return True
+        return any(key not in self._news for key in self._shard)
 
     def holds(self, shard: str, key: Key) -> bool:
         """Whether this key of the shard is held back."""
@@ -260,7 +271,8 @@ class HoldingCalls:
             (of, letter), *rest = waiting
             saved = state.savepoint(key)
             try:
-                rows = self._call(state, key, letter, now_ms, held)
+                with self._as_it_came(letter):
+                    rows = self._call(state, key, letter, now_ms, held)
             except UserCodeError as error:
                 state.undo(saved)
                 attempts = letter.attempts + 1
@@ -272,7 +284,8 @@ class HoldingCalls:
                     break
                 if self._spared is None:
                     raise
-                rows = self._give_up(self._spared, state, key, letter, now_ms, held)
+                with self._as_it_came(letter):
+                    rows = self._give_up(self._spared, state, key, letter, now_ms, held)
             made.append((min(letter.stamps_us, default=self._now_us), rows))
             waiting = tuple(rest)
         self._news[key] = waiting
@@ -299,16 +312,32 @@ class HoldingCalls:
             return self._runner.expire(state, key, letter.expiry_ms or 0, now_ms, held)
         return self._runner.run(state, key, letter.rows, now_ms, held)
 
+    @contextmanager
+    def _as_it_came(self, letter: Letter) -> Iterator[None]:
+        """The processor is told the watermark of when the rows came."""
+        told_ms = self._runner.watermark_ms
+        if letter.watermark_ms is not None:
+            self._runner.watermark_ms = letter.watermark_ms
+        try:
+            yield
+        finally:
+            self._runner.watermark_ms = told_ms
+
     def _give_up(
         self, spared: SparedCalls, state: ShardState, key: Key, letter: Letter, now_ms: int, held: Held
     ) -> list[tuple[Any, ...]]:
         """All attempts are spent: what the code takes of it is worked, the rest becomes letters."""
+        before = len(spared.refused)
+        made: list[tuple[Any, ...]] = []
         if letter.kind == INITIAL:
             spared.begin(state, key, letter.rows, now_ms)
-            return []
-        if letter.kind == TIMER:
-            return spared.expire(state, key, letter.expiry_ms or 0, now_ms, held)
-        return spared.run(state, key, letter.rows, now_ms, held)
+        elif letter.kind == TIMER:
+            made = spared.expire(state, key, letter.expiry_ms or 0, now_ms, held)
+        else:
+            made = spared.run(state, key, letter.rows, now_ms, held)
+        calls = letter.attempts + 1
+        spared.refused[before:] = [one._replace(calls=calls) for one in spared.refused[before:]]
+        return made
 
     def _of(self, key: Key) -> Waiting:
         news = self._news.get(key)
@@ -337,9 +366,21 @@ class HoldingCalls:
         due_us: int,
     ) -> None:
         stamps_us = [self.stamp_us(key)] * len(rows)
-        self._append(
-            key, Letter(kind, list(key), list(rows), stamps_us, error, 0, "", attempts, expiry_ms, due_us)
+        told_ms = self._runner.watermark_ms
+        letter = Letter(
+            kind,
+            list(key),
+            list(rows),
+            stamps_us,
+            error,
+            0,
+            "",
+            attempts,
+            expiry_ms,
+            due_us,
+            None if told_ms < 0 else told_ms,
         )
+        self._append(key, letter)
 
     def _append(self, key: Key, letter: Letter) -> None:
         self._news[key] = (*self._of(key), (LetterId(self._commit, self._made), letter))

@@ -144,7 +144,7 @@ class KeyedStage:
             self._unreadable[shard] = str(unreadable)
             return None
         if self._ahead is not None:
-            self._ahead.offer(owned, part, self._states[shard])
+            self._ahead.offer(owned, part, self._states[shard], self._watermark_ms(owned, part))
         return self._states[shard].missing(part.keys)
 
     def withdraw(self, shard: str) -> None:
@@ -396,11 +396,10 @@ class KeyedStage:
         wall_us = self._clock.wall_us()
         wall_ms = wall_us // 1000
         if self._ahead is not None and not refused:
-            self._ahead.make(owned, part, state)
+            self._ahead.make(owned, part, state, self._watermark_ms(owned, part))
         set_times(state, now_us, wall_us, by_event_time=self._time is not None)
         if self._time is not None:
-            told = owned.watermark if rows or taken is None else taken
-            self._runner.watermark_ms = told.ms or 0
+            self._runner.watermark_ms = self._watermark_ms(owned, part)
         if part.initial:
             self._begin(calls, state, part.initial, wall_ms, held)
         if part.retries:
@@ -417,13 +416,14 @@ class KeyedStage:
         rows_out = counts
         if part.late:
             self._put_late(part, outputs, rows_out)
+        self.failing.send(owned, part, outputs, now_us, wall_ms, rows_out)
         # Drained first: what it refuses can still be rolled back.
         drained = outputs.drain()
         self._drained(owned.shard, origins, drained)
         writes = state.take_writes()
         timers = state.take_timers()
         size_bytes = outputs.drained_bytes + state.taken_bytes
-        failed = self.failing.writes(owned, part, outputs, wall_ms, rows_out)
+        failed = self.failing.writes(owned, part, wall_ms, rows_out)
         if failed:
             size_bytes += sum(len(write.value or b"") for write in failed)
             writes = (*writes, *failed)
@@ -448,7 +448,7 @@ class KeyedStage:
             timers=timers,
             outputs=drained,
             watermark=owned.watermark if taken is None and self._tells else taken,
-            tells=self._tells,
+            tells=self._tells and not self.failing.holds_any,
         )
         waited_us = max(0, now_us * rows - part.rows_placed_us)
         busy_us = self._clock.monotonic_us() - began_us
@@ -521,6 +521,13 @@ class KeyedStage:
         if self._time is None:
             return None
         return self._time.taken(owned, part.entries[-1].number if part.entries else owned.offset)
+
+    def _watermark_ms(self, owned: OwnedShard, part: Part) -> int:
+        """What the processor is told while a part is worked: rows come before the watermark behind them."""
+        if self._time is None:
+            return -1
+        taken = None if part.timestamps_us or part.late else self._taken(owned, part)
+        return (owned.watermark if taken is None else taken).ms or 0
 
     def _put_late(self, part: Part, outputs: OutputBatch, rows_out: dict[str, int]) -> None:
         """Rows that came behind the watermark go where they are asked for, and are counted."""

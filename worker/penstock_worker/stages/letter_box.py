@@ -1,5 +1,7 @@
 """The dead letters of one task's shards: what the commits of a stage write of them, and what is ordered.
 
+Those for the topology's sink of dead letters become outputs (`send`), all others are kept (`writes`).
+
 How many letters an operator has in a shard is read when the first one comes, and known from then on, as far
 as commits are settled. Neighbours: `penstock.store.letters` says how they lie, `keyed_stage` and
 `source_stage` bring them.
@@ -13,13 +15,20 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from penstock.dataflow.on_error import FAILS, OnError
-from penstock.dataflow.plan import Fanout, Stage
+from penstock.dataflow.letter_columns import LETTER_SCHEMA
+from penstock.dataflow.on_error import FAILS
+from penstock.dataflow.partitions import shard_name
+from penstock.dataflow.plan import Stage
+from penstock.dataflow.sink import Sink
 from penstock.store import letters as lying
+from penstock.store.dead_letters import Place
 from penstock.store.letters import Kept, Letter, LetterId
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Load, Scan, StateWrite
+from penstock_worker.stages.steps import OutputBatch
 from penstock_worker.stages.work import WorkFailed
+from penstock_worker.values.letter_rows import InputRecord, LetterRows
+from penstock_worker.values.rows import WireRow
 
 _LOG = logging.getLogger(__name__)
 
@@ -47,8 +56,10 @@ class LetterBox:
     """`load` reads the store."""
 
     def __init__(self, stage: Stage, load: Callable[[Load | Scan], object]) -> None:
-        self.policies = policies_of(stage)
+        self.policies = stage.policies
         self._load = load
+        self._sink = stage.dead_letters
+        self._rows = LetterRows(stage)
         self._kept: dict[tuple[str, str], Kept] = {}
         self._news: dict[str, dict[str, Kept]] = {}
         """Shard -> operator -> how many there are with the commit that was made last."""
@@ -71,6 +82,40 @@ class LetterBox:
                 # At the first one, at ten, at a hundred: a log is no place for each.
                 told = "operator %s has %d dead letters in %s: see 'penstock dead-letters list'"
                 _LOG.warning(told, operator, kept.letters, shard)
+
+    def send(
+        self,
+        owned: OwnedShard,
+        letters: Sequence[tuple[str, Letter]],
+        now_us: int,
+        at_ms: int,
+        place: str,
+        into: OutputBatch,
+        counts: dict[str, int],
+        input_record: InputRecord | None = None,
+    ) -> list[tuple[str, Letter]]:
+        """Have those letters of operators that are for the sink go out with the next commit of a shard;
+        answers the others, which that commit writes (`writes`). `input_record` says what input is that was no
+        row."""
+        staying: list[tuple[str, Letter]] = []
+        going: list[tuple[str, Letter]] = []
+        for operator, letter in letters:
+            is_going = self.policies.get(operator, FAILS).to_sink
+            (going if is_going else staying).append((operator, _whole(letter, at_ms, place)))
+        if self._sink is None or not going:
+            return staying
+        number = owned.number + 1
+        too_large: list[tuple[str, Letter]] = []
+        # Behind those that stay: no two letters of a commit are called the same.
+        first = len(letters)
+        for place_in_commit, (operator, letter) in enumerate(going, first):
+            called = Place(operator, owned.shard, LetterId(number, place_in_commit))
+            rows = self._rows.of(called, letter, input_record)
+            if rows is None:
+                too_large.append((operator, letter))
+            else:
+                _put(self._sink, rows, now_us, into, counts)
+        return staying + too_large
 
     def writes(
         self,
@@ -178,17 +223,16 @@ class LetterBox:
         )
 
 
-def policies_of(stage: Stage) -> dict[str, OnError]:
-    """Operator -> its policy, of a stage's head and of all steps in it."""
-    found = {stage.operator: stage.on_error}
-
-    def add(out: Fanout) -> None:
-        for step in out.steps:
-            found[step.name] = step.on_error
-            add(step.out)
-
-    add(stage.out)
-    return found
+def _put(sink: Sink, rows: Sequence[WireRow], now_us: int, into: OutputBatch, counts: dict[str, int]) -> None:
+    """Have rows go to the sink of dead letters. They are as old as the failure: how long a row was tried
+    before is not the sink's latency."""
+    if sink.is_stage:
+        stamps_us, gathered = into.target(shard_name(sink.name, "0"), LETTER_SCHEMA.names)
+    else:
+        counts[sink.name] = counts.get(sink.name, 0) + len(rows)
+        stamps_us, gathered = into.external(sink.name, LETTER_SCHEMA.names)
+    stamps_us.extend([now_us] * len(rows))
+    gathered.extend(rows)
 
 
 def bounded(text: str) -> str:
@@ -200,6 +244,7 @@ def bounded(text: str) -> str:
 
 
 def _whole(letter: Letter, at_ms: int, place: str) -> Letter:
+    """With when and where, and an error that people can read and stores can hold."""
     return structs.replace(
         letter, at_ms=letter.at_ms or at_ms, place=letter.place or place, error=bounded(letter.error)
     )

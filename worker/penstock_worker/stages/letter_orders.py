@@ -48,8 +48,11 @@ class LetterOrders:
             try:
                 if order.replayed is not None:
                     self.replay(order, order.replayed, outputs, counts)
+                staying = self.letters.send(
+                    owned, outputs.letters, now_us, wall_ms, owned.shard, outputs, counts
+                )
                 drained = outputs.drain()
-                writes = self.letters.writes(owned, outputs.letters, wall_ms, owned.shard, order)
+                writes = self.letters.writes(owned, staying, wall_ms, owned.shard, order)
                 size_bytes = outputs.drained_bytes
             except (TooMuch, PermanentError) as error:
                 counts, drained = {}, ()

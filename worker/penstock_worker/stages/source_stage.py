@@ -20,7 +20,7 @@ from penstock_worker.sources.reader import SourceBatch, SourceReader, SparingRea
 from penstock_worker.stages.event_time import SourceTime, declared_times
 from penstock_worker.stages.flush_pace import FlushPace
 from penstock_worker.stages.initial_gate import END_MS, LOOK_US, InitialGate
-from penstock_worker.stages.letter_box import LetterBox, Ordered, policies_of
+from penstock_worker.stages.letter_box import LetterBox, Ordered
 from penstock_worker.stages.letter_orders import LetterOrders
 from penstock_worker.stages.part_size import PartSize, fill_of
 from penstock_worker.stages.step_retries import StepRetries
@@ -48,7 +48,7 @@ class SourceStage:
     ) -> None:
         self._operator = stage.operator
         self._letters = letters
-        self._retries = StepRetries(policies_of(stage))
+        self._retries = StepRetries(stage.policies)
         if stage.on_error.keeps_letters and isinstance(reader, SparingReader):
             reader.spare()
         self._late = stage.head.late_position if isinstance(stage.head, Source) else b""
@@ -116,9 +116,10 @@ class SourceStage:
                 outputs = OutputBatch(self._bounds, owned.shard, held, initial=self._is_initial)
                 outputs.spent = self._retries.spent(owned.shard)
                 rows_out = self._fanout.feed(batch.rows, batch.timestamps_us, outputs)
+                staying = self._letters_of(owned, batch, outputs, now_us, rows_out)
                 drained = outputs.drain()
                 outputs.held.check_total(outputs.drained_bytes)
-                letters = self._letter_writes(owned, batch, outputs, rows_out)
+                letters = self._letter_writes(owned, staying)
             except TooMuch as much:
                 if len(batch.rows) < 2:
                     raise WorkFailed(f"source {self._operator}: one row {much}") from much
@@ -203,7 +204,7 @@ class SourceStage:
         commit = owned.commit(
             now_us,
             rows=len(batch.rows),
-            counted=rows_out if batch.rows or letters else None,
+            counted=rows_out if batch.rows or batch.bad else None,
             position=batch.position,
             finished=batch.finished,
             again=not batch.finished,
@@ -217,20 +218,40 @@ class SourceStage:
 
     # --- dead letters -----------------------------------------------------------------------
 
-    def _letter_writes(
-        self, owned: OwnedShard, batch: SourceBatch, outputs: OutputBatch, counts: dict[str, int]
-    ) -> list[StateWrite]:
-        """What the commit writes of input that is no row, and of rows that steps failed on."""
+    def _letters_of(
+        self,
+        owned: OwnedShard,
+        batch: SourceBatch,
+        outputs: OutputBatch,
+        now_us: int,
+        counts: dict[str, int],
+    ) -> Sequence[tuple[str, Letter]]:
+        """Input that is no row, and rows that steps failed on: those that the commit writes, without those
+        that go to a sink with its outputs."""
         if self._letters is None or not (batch.bad or outputs.letters):
-            return []
+            return ()
         found = [
-            (self._operator, Letter(INPUT, None, [bad.raw], [self._clock.now_us()], bad.error, 0, bad.place))
+            (self._operator, Letter(INPUT, None, [bad.raw], [now_us], bad.error, 0, bad.place))
             for bad in batch.bad
         ]
         if found:
             counts[dead_letters_of(self._operator)] = len(found)
-        wall_ms = self._clock.wall_us() // 1000
-        return self._letters.writes(owned, [*found, *outputs.letters], wall_ms, owned.shard)
+        record = self._reader.record_of if isinstance(self._reader, SparingReader) else None
+        return self._letters.send(
+            owned,
+            [*found, *outputs.letters],
+            now_us,
+            self._clock.wall_us() // 1000,
+            owned.shard,
+            outputs,
+            counts,
+            record,
+        )
+
+    def _letter_writes(self, owned: OwnedShard, letters: Sequence[tuple[str, Letter]]) -> list[StateWrite]:
+        if self._letters is None or not letters:
+            return []
+        return self._letters.writes(owned, letters, self._clock.wall_us() // 1000, owned.shard)
 
     def _replay(self, order: Ordered, letter: Letter, outputs: OutputBatch, counts: dict[str, int]) -> None:
         if letter.kind != INPUT:

@@ -25,6 +25,8 @@ class Refused(NamedTuple):
     rows: list[Any]
     error: str
     expiry_ms: int | None = None
+    calls: int = 1
+    """How often it was called, where it was tried again."""
 
 
 class Calls(Protocol):

@@ -280,6 +280,7 @@ class _StepRunner:
         self._reader = RowReader(schema)
         self._shape = OutputShape(step.out.schema)
         self._spares = step.on_error.spares_at_once
+        self._calls_made = step.on_error.calls
         self.out = FanoutRunner(step.out, base_dir, step.name)
 
     def feed(
@@ -338,7 +339,7 @@ class _StepRunner:
             try:
                 made, made_us = self._made([row], [timestamp_us], into.held)
             except UserCodeError as fault:
-                into.letters.append(_letter(self.name, [row], [timestamp_us], fault))
+                into.letters.append(_letter(self.name, [row], [timestamp_us], fault, self._calls_made))
                 refused += 1
                 continue
             wire_rows += made
@@ -371,6 +372,7 @@ class _BatchStepRunner:
         self._function = step_function(STEPS[step.form], step.function, decoded(step.arguments), base_dir)
         self._form = batch_form(step.form, schema, step.out.schema)
         self._spares = step.on_error.spares_at_once
+        self._calls_made = step.on_error.calls
         self.out = FanoutRunner(step.out, base_dir, step.name)
 
     def feed(
@@ -408,7 +410,7 @@ class _BatchStepRunner:
             oldest_us = min(stamp for _, stamp in some)
             return [(made, oldest_us) for made in self._made([row for row, _ in some], into)]
 
-        made = made_apart(self.name, call, rows, timestamps_us, into, counts, fault)
+        made = made_apart(self.name, call, rows, timestamps_us, into, counts, fault, self._calls_made)
         counts[self.name] = counts.get(self.name, 0) + len(made)
         self.out.feed_counting([row for row, _ in made], [stamp for _, stamp in made], into, counts)
 
@@ -422,6 +424,7 @@ class _ColumnStepRunner:
         self.name = step.name
         self._work = ColumnStepWork(columns, schema, step.name).work
         self._spares = step.on_error.spares_at_once
+        self._calls_made = step.on_error.calls
         self.out = FanoutRunner(step.out, base_dir, step.name)
 
     def feed(
@@ -432,7 +435,9 @@ class _ColumnStepRunner:
         except UserCodeError as fault:
             if not self._spares and self.name not in into.spent:
                 raise
-            made = made_apart(self.name, self._work_pairs, rows, timestamps_us, into, counts, fault)
+            made = made_apart(
+                self.name, self._work_pairs, rows, timestamps_us, into, counts, fault, self._calls_made
+            )
             found, found_us = [row for row, _ in made], [stamp for _, stamp in made]
         into.held.check(found)
         counts[self.name] = counts.get(self.name, 0) + len(found)
@@ -450,13 +455,14 @@ def made_apart(
     into: OutputBatch,
     counts: dict[str, int],
     fault: UserCodeError,
+    calls: int,
 ) -> list[Stamped]:
     """What comes of the rows in parts, without those that `call` fails on also when they are alone: these
-    become letters."""
+    become letters, of so many calls."""
     refused_before = len(into.letters)
 
     def refuse(one: Stamped, error: Exception) -> None:
-        into.letters.append(_letter(name, [one[0]], [one[1]], error))
+        into.letters.append(_letter(name, [one[0]], [one[1]], error, calls))
 
     given = list(zip(rows, timestamps_us, strict=True))
     made = taken_apart(given, call, refuse, UserCodeError, fault)
@@ -464,9 +470,11 @@ def made_apart(
     return made
 
 
-def _letter(name: str, rows: list[WireRow], stamps_us: list[int], error: Exception) -> tuple[str, Letter]:
+def _letter(
+    name: str, rows: list[WireRow], stamps_us: list[int], error: Exception, calls: int
+) -> tuple[str, Letter]:
     """A dead letter of a step; when and where is for the stage to say."""
-    return name, Letter(ROWS_OF, None, rows, stamps_us, str(error), 0, "")
+    return name, Letter(ROWS_OF, None, rows, stamps_us, str(error), 0, "", calls)
 
 
 def _count_letters(name: str, rows: int, counts: dict[str, int]) -> None:

@@ -148,9 +148,10 @@ class TransformStage:
         rows_out: dict[str, int] = {}
         made, made_us = self._made(owned, rows, timestamps_us, outputs, rows_out)
         self._fanout.feed_counting(made, made_us, outputs, rows_out)
+        staying = self._sent(owned, outputs, rows_out)
         drained = outputs.drain()
         outputs.held.check_total(outputs.drained_bytes)
-        writes = (*forget, *self._letter_writes(owned, outputs))
+        writes = (*forget, *self._letter_writes(owned, staying))
         rows_out[self._operator] = len(made)
         commit = owned.commit(
             self._clock.now_us(),
@@ -188,11 +189,13 @@ class TransformStage:
             def call(some: Sequence[Stamped]) -> list[Stamped]:
                 if len(outputs.letters) > self._on_error.keep:
                     # Each try costs a Spark job: where it fails on all rows that is soon known.
-                    self._letter_writes(owned, outputs)
+                    self._give_up(owned, outputs)
                 oldest_us = min(stamp for _, stamp in some)
                 return [(one, oldest_us) for one in self._called([row for row, _ in some], outputs.held)]
 
-            found = made_apart(self._operator, call, rows, timestamps_us, outputs, counts, fault)
+            found = made_apart(
+                self._operator, call, rows, timestamps_us, outputs, counts, fault, self._on_error.calls
+            )
             return [row for row, _ in found], [stamp for _, stamp in found]
 
     def _called(self, rows: Sequence[WireRow], held: Held) -> list[WireRow]:
@@ -217,12 +220,32 @@ class TransformStage:
         counts[self._operator] = len(made)
         self._fanout.feed_counting(made, [min(letter.stamps_us)] * len(made), outputs, counts)
 
-    def _letter_writes(self, owned: OwnedShard, outputs: OutputBatch) -> Sequence[StateWrite]:
-        """Raises WorkFailed where there is no room for them."""
+    def _sent(
+        self, owned: OwnedShard, outputs: OutputBatch, counts: dict[str, int]
+    ) -> Sequence[tuple[str, Letter]]:
+        """The letters that the commit writes, without those that go to a sink with its outputs."""
         if not outputs.letters:
             return ()
-        place = f"inbox of {owned.shard}, behind entry {owned.offset}"
-        return self._letters.writes(owned, outputs.letters, self._clock.wall_us() // 1000, place)
+        now_us, wall_ms = self._clock.now_us(), self._clock.wall_us() // 1000
+        return self._letters.send(owned, outputs.letters, now_us, wall_ms, _place(owned), outputs, counts)
+
+    def _letter_writes(
+        self, owned: OwnedShard, letters: Sequence[tuple[str, Letter]]
+    ) -> Sequence[StateWrite]:
+        """Raises WorkFailed where there is no room for them."""
+        if not letters:
+            return ()
+        return self._letters.writes(owned, letters, self._clock.wall_us() // 1000, _place(owned))
+
+    def _give_up(self, owned: OwnedShard, outputs: OutputBatch) -> None:
+        """More rows of a micro-batch fail than an operator may keep. Raises WorkFailed."""
+        if self._on_error.to_sink:
+            _, last = outputs.letters[-1]
+            raise WorkFailed(
+                f"{last.error}\nMore than {self._on_error.keep} rows of one micro-batch fail, and each costs "
+                f"Spark jobs of its own: mend the cause, or have {self._operator} itself tell such rows apart"
+            )
+        self._letter_writes(owned, outputs.letters)
 
     # --- the inbox
 
@@ -245,3 +268,7 @@ class TransformStage:
 
     def close(self) -> None:
         """Nothing is open."""
+
+
+def _place(owned: OwnedShard) -> str:
+    return f"inbox of {owned.shard}, behind entry {owned.offset}"

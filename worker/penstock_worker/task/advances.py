@@ -1,13 +1,15 @@
 """Shards without work take their input's watermark too, so that stages behind them go on.
 
 Commits bring a watermark to shards that have rows or timers; of the others the task asks the store now and
-then, some at a call. Only stages that tell their watermark need it. Neighbour: `task.loop`.
+then, some at a call. Only stages that tell their watermark need it. A shard that holds rows back until they
+are tried again is left out: what comes of them would be late behind it. Neighbour: `task.loop`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from penstock.dataflow.on_error import held_rows_of
 from penstock.dataflow.plan import Processor
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Advance, Advanced, Advancing, Answer, Watermark
@@ -26,6 +28,7 @@ class Advances:
         head = stage.head
         self._producers = head.producers if isinstance(head, Processor) and stage.tells_watermark else ()
         self._keyed = head.keyed_producers if isinstance(head, Processor) else ()
+        self._held = held_rows_of(stage.operator)
         self._watermark: Watermark | None = None
         self._due_us = 0
 
@@ -43,7 +46,8 @@ class Advances:
         behind = [
             Advancing(one.shard, one.generation, one.epoch)
             for one in owned.values()
-            if one.watermark.is_idle is not told.is_idle or (one.watermark.ms or 0) < (told.ms or 0)
+            if (one.watermark.is_idle is not told.is_idle or (one.watermark.ms or 0) < (told.ms or 0))
+            and not one.counted(self._held)
         ]
         return [
             Advance(self._producers, tuple(behind[first : first + ADVANCED_MAX]), self._keyed)

@@ -28,6 +28,7 @@ from penstock.api.specs.operator_spec import OperatorSpec
 from penstock.api.topology import Topology
 from penstock.connectors.named_code import DATA_SOURCE, FOREACH, FOREACH_BATCH, NamedCode
 from penstock.connectors.registry import named_code
+from penstock.dataflow.letter_columns import DEAD_LETTERS
 from penstock.dataflow.plan import EVENT_TIME, NO_TIME
 from penstock.dataflow.state_schema import words
 from penstock.errors import PenstockError
@@ -170,6 +171,12 @@ def _targets(topology: Topology) -> Iterator[_Target]:
         for where, code in named_code(operator.model_dump(by_alias=True, exclude_none=True)):
             path = path_text(("spec", "operators", index, *where), document)
             yield _Target(operator.name, code.role, path, code.target, "", NO_TIME, code=code)
+    letters = topology.spec.dead_letters
+    if letters is not None:
+        found = {"deadLetters": letters.model_dump(by_alias=True, exclude_none=True)}
+        for where, code in named_code(found):
+            path = path_text(("spec", *where), document)
+            yield _Target(DEAD_LETTERS, code.role, path, code.target, "", NO_TIME, code=code)
 
 
 def _code_of(operator: OperatorSpec) -> Iterator[tuple[str, str | None] | None]:

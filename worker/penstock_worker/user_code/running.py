@@ -49,11 +49,22 @@ class UserCodeMissing(PermanentError):
 
 
 class UserCodeError(PermanentError):
-    """User code raised, or made rows that do not fit. The text is for people: operator, input, traceback."""
+    """User code raised, or made rows that do not fit. The text is for people: operator, input, traceback.
 
-    def __init__(self, operator: str, doing: str, text: str) -> None:
-        super().__init__(_writable(f"operator {operator}: {doing}\n{text}"))
+    It is made when somebody reads it: rows that fail together are called again in parts, and most of these
+    failures nobody reads. A traceback costs more than the calls.
+    """
+
+    def __init__(self, operator: str, doing: str, text: str | Callable[[], str]) -> None:
+        super().__init__(operator, doing)
         self.operator = operator
+        self._doing = doing
+        self._text = text
+
+    def __str__(self) -> str:
+        if not isinstance(self._text, str):
+            self._text = self._text()
+        return _writable(f"operator {self.operator}: {self._doing}\n{self._text}")
 
     @classmethod
     def told(cls, operator: str, message: str) -> UserCodeError:
@@ -65,12 +76,14 @@ class UserCodeError(PermanentError):
 def raised(operator: str, function: Any, called: str, what: str, error: BaseException) -> UserCodeError:
     """`error`, which a call of the user's `function` led to, in words: `called` names it, `what` its input
     ("on Row(...)"). Rows that do not fit need no traceback, only the place where they were made."""
-    if isinstance(error, RowMismatch):
-        doing, text = f"{called}, {what}:", str(error)
-    else:
-        doing, text = f"{called} raised {what}", users_traceback(error)
-    if "  File " not in text and (place := _place(function)):
-        text = f"{text}\n  {place}"
+
+    def text() -> str:
+        told = str(error) if isinstance(error, RowMismatch) else users_traceback(error)
+        if "  File " not in told and (place := _place(function)):
+            return f"{told}\n  {place}"
+        return told
+
+    doing = f"{called}, {what}:" if isinstance(error, RowMismatch) else f"{called} raised {what}"
     return UserCodeError(operator, doing, text)
 
 
@@ -109,12 +122,25 @@ def load_attribute(target: str, base_dir: Path) -> Any:
 
 def users_traceback(error: BaseException) -> str:
     """The traceback of `error` from the user's first frame to their last, cut in the middle if very long."""
+    _end_chain(error)
     lines = traceback.TracebackException(type(error), error, users_frames(error.__traceback__)).format()
     text = "".join(lines).rstrip()
     if len(text) > _TEXT_CHARACTERS_MAX:
         half = _TEXT_CHARACTERS_MAX // 2
         text = f"{text[:half]}\n... {len(text) - 2 * half} characters ...\n{text[-half:]}"
     return _writable(text)
+
+
+def _end_chain(error: BaseException) -> None:
+    """Cut what an exception was raised behind where that is an earlier failure of ours: rows are handed over
+    again, in parts, while the failure of all of them is handled."""
+    at: BaseException | None = error
+    seen: set[int] = set()
+    while at is not None and id(at) not in seen:
+        seen.add(id(at))
+        if isinstance(at.__context__, UserCodeError):
+            at.__context__ = None
+        at = at.__cause__ or at.__context__
 
 
 def users_frames(frames: TracebackType | None) -> TracebackType | None:
@@ -137,14 +163,23 @@ def _foreign(frame: TracebackType) -> bool:
     return frame.tb_frame.f_code.co_filename.startswith(_NOT_THE_USERS)
 
 
+_Call = tuple[Key, int | None]
+"""A key, and which of its timers it is about; None for its rows."""
+_GONE = object()
+"""What comes of a timer that is not there any more."""
+
+
 class Asked(NamedTuple):
-    """Rows of a key that an async processor is to be called for, with the times that its TimerValues tell."""
+    """Rows of a key, or a timer of it, that an async processor is to be called for, with the times that its
+    TimerValues tell."""
 
     state: ShardState
     key: Key
     rows: Sequence[Any]
     now_ms: int
     watermark_ms: int
+    expiry_ms: int | None = None
+    """When the timer was due; None for rows."""
 
 
 class ProcessorRunner:
@@ -203,8 +238,8 @@ class ProcessorRunner:
         self.variables: tuple[Variable, ...] = tuple(handle.variables)
         self.deleted = tuple(handle.deleted)
         self._key_calls: KeyCalls | None = None
-        self._ahead: dict[ShardState, dict[Key, list[tuple[Any, ...]] | Exception]] = {}
-        """What `call_ahead` came to, until `run` is asked for it."""
+        self._ahead: dict[ShardState, dict[_Call, list[tuple[Any, ...]] | Exception]] = {}
+        """What `call_ahead` came to, until `run` or `expire` is asked for it."""
         if is_async_processor(self._processor):
             self._key_calls = KeyCalls(self._cursor, calls or Calls())
         elif calls is not None:
@@ -251,11 +286,15 @@ class ProcessorRunner:
     @property
     def concurrent(self) -> int:
         """For how many keys it is called at once; 0 where it is called for one after the other."""
-        is_called_so = self._key_calls is not None and is_async(self._processor.handleInputRows)
-        return self._key_calls.concurrent if self._key_calls and is_called_so and not self.careful else 0
+        return self._key_calls.concurrent if self._key_calls is not None and not self.careful else 0
+
+    def waits_in(self, method: str) -> bool:
+        """Whether this method of the processor is async."""
+        return is_async(getattr(self._processor, method))
 
     def call_ahead(self, asked: Sequence[Asked], held: Held, *, spares: bool) -> None:
-        """Call an async processor for different keys at once; `run` then has what came of it, and raises it.
+        """Call an async processor for different keys at once; `run` and `expire` then have what came of it,
+        and raise it.
 
         Where one raises and it does not `spare` the others, that is raised here, and the states are to be
         rolled back. So it is with TooMuch.
@@ -266,14 +305,14 @@ class ProcessorRunner:
             came = self._came(one, found) if isinstance(found, BaseException) else found
             if isinstance(came, UserCodeError) and not spares:
                 raise came
-            self._ahead.setdefault(one.state, {})[one.key] = came
+            self._ahead.setdefault(one.state, {})[one.key, one.expiry_ms] = came
 
     def forget_ahead(self, state: ShardState) -> None:
         """The state was rolled back, or is let go of."""
         self._ahead.pop(state, None)
 
     def _run_async(self, asked: Asked, held: Held) -> list[tuple[Any, ...]]:
-        found = self._ahead.get(asked.state, {}).pop(asked.key, None)
+        found = self._ahead.get(asked.state, {}).pop((asked.key, asked.expiry_ms), None)
         if found is None:
             try:
                 return cast("KeyCalls", self._key_calls).alone(self._key_call(asked, held))
@@ -283,20 +322,33 @@ class ProcessorRunner:
             raise found
         return found
 
-    def _expire_async(
-        self, calls: KeyCalls, state: ShardState, key: Key, users_key: Key, held: Held
-    ) -> list[tuple[Any, ...]]:
+    def _timer_call(self, asked: Asked, expiry_ms: int, held: Held) -> KeyCall:
+        timers = cast("TimerClient", self._timers)
         handle = partial(
             self._processor.handleExpiredTimer,
-            key=users_key,
-            timerValues=self._timer_values,
-            expiredTimerInfo=self._expired,
+            key=self._timer_key(asked.key),
+            timerValues=TimerValues(asked.now_ms, asked.watermark_ms),
+            expiredTimerInfo=ExpiredTimerInfo(expiry_ms),
         )
-        rows = calls.alone(KeyCall(state, key, handle, lambda result: self._form.wire_rows(result, held)))
-        self._cursor.at(state, state.begin(key))
-        return rows
+
+        def begin() -> Any:
+            return handle() if timers.fires(expiry_ms) else _GONE
+
+        def read(result: Any) -> list[tuple[Any, ...]]:
+            if result is _GONE:
+                return []
+            rows = self._form.wire_rows(result, held)
+            timers.delete(expiry_ms)
+            return rows
+
+        return KeyCall(asked.state, asked.key, begin, read)
+
+    def _timer_key(self, key: Key) -> Any:
+        return key if self._read_timer_key is None else self._read_timer_key(key)
 
     def _key_call(self, asked: Asked, held: Held) -> KeyCall:
+        if asked.expiry_ms is not None:
+            return self._timer_call(asked, asked.expiry_ms, held)
         form, key = self._form, self._form.key(asked.key)
         times = TimerValues(asked.now_ms, asked.watermark_ms)
 
@@ -310,8 +362,11 @@ class ProcessorRunner:
             return error
         if isinstance(error, CallVoid) and asked.state.failure is not None:
             return asked.state.failure
-        what = f"for key {shown(self._form.key(asked.key))}"
-        told = raised(self._operator, self._processor.handleInputRows, "handleInputRows", what, error)
+        called, what = "handleInputRows", f"for key {shown(self._form.key(asked.key))}"
+        if asked.expiry_ms is not None:
+            called = "handleExpiredTimer"
+            what = f"for key {shown(self._timer_key(asked.key))} at {asked.expiry_ms}"
+        told = raised(self._operator, getattr(self._processor, called), called, what, error)
         told.__cause__ = error
         return told
 
@@ -360,12 +415,14 @@ class ProcessorRunner:
         handler: one that this sets anew for the same time goes with it. What it yields, as wire rows; nothing
         for one that was deleted meanwhile. Raises as `run`.
         """
-        timers = cast("TimerClient", self._timers)
-        self._cursor.at(state, state.begin(key))
-        users_key = key if self._read_timer_key is None else self._read_timer_key(key)
         if not self._by_event_time:
             # The wall clock may have been set back since.
             now_ms = max(now_ms, expiry_ms)
+        if self._key_calls is not None:
+            return self._run_async(Asked(state, key, (), now_ms, self.watermark_ms, expiry_ms), held)
+        timers = cast("TimerClient", self._timers)
+        self._cursor.at(state, state.begin(key))
+        users_key = self._timer_key(key)
         if (now_ms, self.watermark_ms) != self._told:
             self._tell(now_ms)
         if self._expired.getExpiryTimeInMs() != expiry_ms:
@@ -373,15 +430,12 @@ class ProcessorRunner:
         try:
             if not timers.fires(expiry_ms):
                 return []
-            if self._key_calls is None:
-                result = self._processor.handleExpiredTimer(
-                    key=users_key, timerValues=self._timer_values, expiredTimerInfo=self._expired
-                )
-                wire_rows = self._form.wire_rows(result, held)
-            else:
-                wire_rows = self._expire_async(self._key_calls, state, key, users_key, held)
+            result = self._processor.handleExpiredTimer(
+                key=users_key, timerValues=self._timer_values, expiredTimerInfo=self._expired
+            )
+            wire_rows = self._form.wire_rows(result, held)
             timers.delete(expiry_ms)
-        except (TooMuch, CallVoid) as error:
+        except TooMuch as error:
             raise state.failure or error from None
         except BaseException as error:
             what = f"for key {shown(users_key)} at {expiry_ms}"

@@ -27,6 +27,8 @@ from penstock.manifest.faults import Fault, listed, path_text
 
 KEEP_MAX = 100_000
 ATTEMPTS_MAX = 100
+STORE = "Store"
+SINK = "Sink"
 
 Policy = Literal["Fail", "DeadLetter", "Retry"]
 
@@ -45,6 +47,15 @@ class OnErrorSpec(Document):
                 "(has(self.then) && self.then == 'DeadLetter')",
                 "keep is of dead letters: with policy DeadLetter, or then: DeadLetter",
             ),
+            (
+                "!has(self.to) || self.policy == 'DeadLetter' || "
+                "(has(self.then) && self.then == 'DeadLetter')",
+                "to is of dead letters: with policy DeadLetter, or then: DeadLetter",
+            ),
+            (
+                "!has(self.to) || self.to == 'Store' || !has(self.keep)",
+                "keep is of dead letters in the store: with to: Sink there is none",
+            ),
         )
     )
 
@@ -60,21 +71,27 @@ class OnErrorSpec(Document):
     """Of Retry, what becomes of rows that fail again each time. Without it Fail."""
     keep: Annotated[int, Field(ge=1, le=KEEP_MAX)] | None = None
     """How many dead letters a shard may keep; with one more the topology fails. Without it 1000."""
+    to: Literal["Store", "Sink"] | None = None
+    """Where dead letters go. Store: they stay in their shard's state, to be replayed. Sink: they are rows of
+    spec.deadLetters. Without it Sink where the topology has one."""
 
 
-def planned_on_error(given: OnErrorSpec | None) -> OnError:
-    """What it means, with defaults."""
+def planned_on_error(given: OnErrorSpec | None, *, has_sink: bool) -> OnError:
+    """What it means, with defaults, in a topology that has a sink of dead letters or has none."""
     if given is None or given.policy == FAIL:
         return FAILS
     keep = given.keep or KEEP_DEFAULT
+    to_sink = has_sink and given.to != STORE and DEAD_LETTER in (given.policy, given.then)
     if given.policy == DEAD_LETTER:
-        return OnError(DEAD_LETTER, keep=keep)
+        return OnError(DEAD_LETTER, keep=keep, to_sink=to_sink)
     backoff_us = duration_us(given.backoff) if given.backoff is not None else BACKOFF_MS_DEFAULT * 1000
-    return OnError(given.then or FAIL, given.attempts or ATTEMPTS_DEFAULT, -(-backoff_us // 1000), keep)
+    attempts = given.attempts or ATTEMPTS_DEFAULT
+    return OnError(given.then or FAIL, attempts, -(-backoff_us // 1000), keep, to_sink)
 
 
-def on_error_faults(path: str, given: object, *, cannot_retry: str) -> list[Fault]:
-    """What is wrong between its fields. `cannot_retry`: why the operator has no Retry, "" where it may."""
+def on_error_faults(path: str, given: object, *, cannot_retry: str, has_sink: bool) -> list[Fault]:
+    """What is wrong between its fields. `cannot_retry`: why the operator has no Retry, "" where it may.
+    `has_sink`: the topology has a sink of dead letters."""
     if not isinstance(given, dict):
         return []
     policy = given.get("policy")
@@ -89,9 +106,32 @@ def on_error_faults(path: str, given: object, *, cannot_retry: str) -> list[Faul
     if given.get("keep") is not None and not keeps:
         message = "is of dead letters; give policy: DeadLetter, or then: DeadLetter, or leave it out"
         faults.append(Fault(f"{path}.keep", message))
+    faults += _to_faults(path, given, keeps=keeps, has_sink=has_sink)
     if policy == RETRY and cannot_retry:
         faults.append(Fault(f"{path}.policy", cannot_retry))
     return faults
+
+
+def _to_faults(path: str, given: Mapping[str, Any], *, keeps: bool, has_sink: bool) -> list[Fault]:
+    """What is wrong with where dead letters go."""
+    to = given.get("to")
+    if to is not None and not keeps:
+        message = "is of dead letters; give policy: DeadLetter, or then: DeadLetter, or leave it out"
+        return [Fault(f"{path}.to", message)]
+    if to == SINK and not has_sink:
+        message = (
+            "Sink needs spec.deadLetters, which says which one, such as {files: {path: out/dead}}; "
+            "give that, "
+            "or to: Store"
+        )
+        return [Fault(f"{path}.to", message)]
+    if keeps and given.get("keep") is not None and (to == SINK or (to is None and has_sink)):
+        message = (
+            "is of dead letters in the store, and these go to the sink of spec.deadLetters; give to: Store, "
+            "or leave it out"
+        )
+        return [Fault(f"{path}.keep", message)]
+    return []
 
 
 def with_on_error_whole(document: Any, *, in_cluster: bool) -> tuple[Any, list[Fault]]:

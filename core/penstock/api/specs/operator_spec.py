@@ -168,9 +168,8 @@ class OperatorSpec(Document):
             ),
             (
                 f"!has(self.onError) || self.onError.policy != 'Retry' || {_STEP} || "
-                "has(self.transform) || (has(self.processor) && "
-                "(!has(self.timeMode) || self.timeMode != 'EventTime'))",
-                "only a step, a transform and a processor without event time retry",
+                "has(self.transform) || has(self.processor) || has(self.window)",
+                "only a step, a transform, a processor and a window retry",
             ),
             (
                 f"!({_CODELESS} || (has(self.timeMode) && self.timeMode != 'None')) || "

@@ -106,16 +106,17 @@ class SinkSpec(Document):
         return _given(fields)
 
 
-def named_code(operator: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], NamedCode]]:
-    """The user's code that an operator's source and sinks name (a plain document, which may have faults),
-    each with its place in the operator."""
+def named_code(there: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], NamedCode]]:
+    """The user's code that the source and sinks of an operator, or of a Topology's spec, name (a plain
+    document, which may have faults), each with its place in it."""
     registries: tuple[tuple[str, Mapping[str, type[SourceFields] | type[SinkFields]]], ...] = (
         ("source", SOURCES),
         ("sink", SINKS),
         ("lateTo", SINKS),
+        ("deadLetters", SINKS),
     )
     for field, kinds in registries:
-        given = operator.get(field)
+        given = there.get(field)
         for kind, body in given.items() if isinstance(given, dict) else ():
             if kind in kinds and isinstance(body, dict) and (code := kinds[kind].code_of(body)) is not None:
                 yield (field, kind, code.field), code

@@ -8,7 +8,7 @@ their uid, if its operators are the same in everything that state, inboxes and p
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from penstock.dataflow.identity import stage_digest
@@ -79,6 +79,11 @@ def _differences(plan: Plan, schedules: Sequence[ObservedSchedule]) -> list[str]
     problems += [
         f"operator {name} has other keys, shards, columns, partitions or sinks"
         for name in sorted(kept.keys() & stages.keys())
-        if kept[name].identity not in ("", stage_identity(stages[name]))
+        if kept[name].identity not in _identities(stages[name])
     ]
     return problems
+
+
+def _identities(stage: Stage) -> tuple[str, ...]:
+    """Those that it goes on with: also of itself before it had a sink of dead letters."""
+    return "", stage_identity(stage), stage_identity(replace(stage, dead_letters=None))

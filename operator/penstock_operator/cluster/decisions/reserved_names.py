@@ -66,6 +66,9 @@ def _secrets_named(topology: Topology) -> Iterator[tuple[str, str]]:
             if kind is not None:
                 for name in kind.given.secret_names:
                     yield f"spec.operators ({operator.name}).{part}", name
+    letters = topology.spec.dead_letters
+    for name in letters.given.secret_names if letters is not None else ():
+        yield "spec.deadLetters", name
 
 
 def _secrets_of(volume: VolumeSpec) -> Iterator[tuple[str, str]]:

@@ -58,11 +58,15 @@ class RunRecord:
     state: dict[str, dict[str, str]] = field(default_factory=dict)
     """Operator -> state variable -> what it was declared as, in words, in the runs before or in this one."""
 
-    def next_run(self, shards: Mapping[str, Sequence[str]], sink_files: Sequence[str]) -> RunRecord:
-        """The record of the run that resumes this one; new shards and files come on top."""
+    def next_run(
+        self, identity: Mapping[str, str], shards: Mapping[str, Sequence[str]], sink_files: Sequence[str]
+    ) -> RunRecord:
+        """The record of the run that resumes this one; new shards and files come on top, and what `identity`
+        has more."""
         return replace(
             self,
             runs=self.runs + 1,
+            identity=dict(identity),
             shards={
                 stage: tuple(sorted({*self.shards.get(stage, ()), *names})) for stage, names in shards.items()
             },

@@ -11,7 +11,13 @@ import pytest
 from penstock.api.compile import compile_topology
 from penstock.api.load import parse_manifest
 from penstock.connectors.kafka.source import KafkaSource
-from penstock_worker.sources.kafka.formats import KeptRecord, RecordRefused, RecordRows, kept
+from penstock_worker.sources.kafka.formats import (
+    KeptRecord,
+    RecordRefused,
+    RecordRows,
+    kept,
+    shown_record,
+)
 
 MANIFEST = """
 apiVersion: penstock.dev/v1alpha1
@@ -68,3 +74,24 @@ def test_a_record_of_a_letter_is_read_as_it_was(rows: RecordRows):
         rows.rows([cast("Any", KeptRecord(packed))])
     packed[5] = b'{"id": 9}'
     assert rows.rows([cast("Any", KeptRecord(packed))]) == [(9, 7)]
+
+
+def test_a_record_of_a_letter_in_a_sink_is_an_object_and_what_is_no_text_is_base64():
+    assert shown_record(kept(record(7, b"{"))) == {
+        "topic": "orders",
+        "partition": 3,
+        "offset": 7,
+        "timestamp": 1_000,
+        "key": "k",
+        "value": "{",
+        "headers": [{"key": "h", "value": "x"}],
+    }
+    shown = shown_record(["orders", 3, 8, [0, -1], None, b"\xff", None])
+    assert shown == {
+        "topic": "orders",
+        "partition": 3,
+        "offset": 8,
+        "timestamp": -1,
+        "key": None,
+        "valueBase64": "/w==",
+    }

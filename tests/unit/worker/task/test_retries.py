@@ -100,7 +100,7 @@ def test_what_fails_each_time_becomes_a_letter_where_the_manifest_says_so(tmp_pa
     assert last_totals(scene) == {}
     passed(scene, task, 900)
     assert last_totals(scene) == {"ash": 2}
-    assert [letter.rows for letter in scene.letters("count").values()] == [[["ash", 2]]]
+    assert [(one.rows, one.attempts) for one in scene.letters("count").values()] == [([["ash", 2]], 4)]
     assert held_rows(scene) == 0
     assert scene.store.call(Failures()) == {}
 

@@ -168,6 +168,80 @@ def test_a_call_that_takes_too_long_is_cancelled() -> None:
             test.feed([("a", 13)])
 
 
+class Alarms(Plain):
+    """Two timers a key, some at the same time as those of others. A timer takes the longer, the earlier it is
+    called for; one that is due for the key of which a row came waits for it."""
+
+    under_way: ClassVar[int] = 0
+    most: ClassVar[int] = 0
+    fails: ClassVar[str] = ""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        self.total.update((sum(row.n for row in rows),))
+        now_ms = timerValues.getCurrentProcessingTimeInMs()
+        for after_ms in (1000, 2000):
+            self.handle.registerTimer(now_ms + after_ms)
+        yield from ()
+
+    async def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> list[Row]:
+        cls = type(self)
+        expiry_ms = expiredTimerInfo.getExpiryTimeInMs()
+        assert timerValues.getCurrentProcessingTimeInMs() >= expiry_ms
+        cls.under_way += 1
+        cls.most = max(cls.most, cls.under_way)
+        before = len(list(self.seen.get()))
+        self.seen.appendValue((expiry_ms,))
+        for _ in range(30 - cls.under_way):
+            await asyncio.sleep(0)
+        cls.under_way -= 1
+        assert len(list(self.seen.get())) == before + 1
+        if key[0] == cls.fails:
+            raise ValueError("this alarm is broken")
+        return [Row(word=key[0], n=before)]
+
+
+def alarms(**calls: Any) -> ProcessorTest:
+    Alarms.under_way = Alarms.most = 0
+    Alarms.fails = ""
+    return ProcessorTest(
+        Alarms, input=INPUT, key="word", output=OUTPUT, time_mode="ProcessingTime", calls=calls
+    )
+
+
+def test_timers_of_different_keys_that_are_due_together_wait_together() -> None:
+    with alarms(concurrent=7) as test:
+        test.feed([(word, 1) for word in WORDS])
+        test.advance(seconds=1)
+        assert sorted((row["word"], row["n"]) for row in test.take()) == sorted((word, 0) for word in WORDS)
+        assert Alarms.most == 7
+        test.advance(seconds=1)
+        assert sorted((row["word"], row["n"]) for row in test.take()) == sorted((word, 1) for word in WORDS)
+        assert all(test.timers(word) == [] for word in WORDS)
+
+
+def test_timers_of_a_key_fire_one_after_the_other_by_their_time() -> None:
+    with alarms(concurrent=7) as test:
+        begin = test.now
+        test.feed([(word, 1) for word in WORDS[:9]])
+        test.restart()
+        test.advance_to(begin + timedelta(seconds=2))
+        fired: dict[str, list[int]] = {}
+        for row in test.take():
+            fired.setdefault(row["word"], []).append(row["n"])
+        assert fired == {word: [0, 1] for word in WORDS[:9]}
+        wanted = [int((begin + timedelta(seconds=n)).timestamp() * 1000) for n in (1, 2)]
+        assert test.state("w3")["seen"] == wanted
+
+
+def test_a_timer_that_fails_ends_the_operator_with_its_key_and_time() -> None:
+    test = alarms()
+    Alarms.fails = "w5"
+    test.feed([(word, 1) for word in WORDS])
+    with pytest.raises(ValueError, match="this alarm is broken") as raised:
+        test.advance(seconds=1)
+    assert "handleExpiredTimer raised for key" in "".join(raised.value.__notes__)
+
+
 MANIFEST = """
 apiVersion: penstock.dev/v1alpha1
 kind: Topology

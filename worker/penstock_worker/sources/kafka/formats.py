@@ -5,6 +5,7 @@ Neighbours: `penstock.connectors.kafka.formats` says which columns a format has,
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import methodcaller
@@ -75,6 +76,31 @@ def kept(record: Any) -> list[Any]:
         record.value(),
         None if headers is None else [list(header) for header in headers],
     ]
+
+
+def shown_record(raw: list[Any]) -> dict[str, Any]:
+    """The same as an object for JSON: bytes that are UTF-8 as text, others in base64 under another name."""
+    topic, partition, offset, (_, timestamp_ms), key, value, headers = raw
+    shown: dict[str, Any] = {
+        "topic": topic,
+        "partition": partition,
+        "offset": offset,
+        "timestamp": timestamp_ms,
+    }
+    for name, given in (("key", key), ("value", value)):
+        shown |= _as_text(name, given)
+    if headers is not None:
+        shown["headers"] = [{"key": name, **_as_text("value", given)} for name, given in headers]
+    return shown
+
+
+def _as_text(name: str, given: bytes | str | None) -> dict[str, str | None]:
+    if not isinstance(given, bytes):
+        return {name: given}
+    try:
+        return {name: given.decode()}
+    except UnicodeDecodeError:
+        return {f"{name}Base64": b64encode(given).decode()}
 
 
 class RecordRows:

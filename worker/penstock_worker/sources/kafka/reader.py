@@ -23,7 +23,7 @@ from penstock.connectors.secrets import secrets_folder
 from penstock.dataflow.partitions import part_of
 from penstock.errors import PermanentError, RetryError
 from penstock_worker.sources.kafka.client import KafkaClient
-from penstock_worker.sources.kafka.formats import KeptRecord, RecordRows
+from penstock_worker.sources.kafka.formats import KeptRecord, RecordRows, shown_record
 from penstock_worker.sources.kafka.partition import Partition
 from penstock_worker.sources.kafka.places import Places
 from penstock_worker.sources.kafka.rewinds import Rewinds
@@ -71,6 +71,9 @@ class KafkaReader:
 
     def spare(self) -> None:
         self._spares = True
+
+    def record_of(self, raw: Any) -> object:
+        return shown_record(raw)
 
     def rows_again(self, raw: Any) -> list[tuple[Any, ...]]:
         try:

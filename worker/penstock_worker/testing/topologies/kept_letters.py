@@ -6,19 +6,21 @@ Neighbours: `penstock.store.dead_letters` reads and orders, `topology_test` says
 from __future__ import annotations
 
 import datetime
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.dataflow.plan import Fanout, Plan, Processor
-from penstock.dataflow.schema import Schema
+from penstock.dataflow.letter_columns import DEAD_LETTERS
+from penstock.dataflow.plan import Plan, Processor
 from penstock.store.dead_letters import DeadLetters, Place
 from penstock.store.letters import INITIAL, INPUT, REPLAY, TIMER, Letter
 from penstock.store.port import NodeStore
 from penstock.store.shard_homes import ShardHomes
+from penstock_worker.testing.topologies.failures import Misuse
 from penstock_worker.testing.topologies.kept_state import plain_key
 from penstock_worker.testing.topologies.shown_rows import ShownRows
 from penstock_worker.testing.topologies.virtual_clock import instant
+from penstock_worker.values.letter_rows import inputs_of
 
 _STORE = "tested"
 
@@ -42,7 +44,9 @@ class KeptLetters:
 
     def __init__(self, plan: Plan, shards: Iterable[str], store: NodeStore) -> None:
         self._letters = DeadLetters(ShardHomes(dict.fromkeys(shards, _STORE), {_STORE: store}))
-        self._inputs = dict(_inputs(plan))
+        stages = [stage for stage in plan.stages if not stage.initial_of]
+        self._inputs = {name: schema for stage in stages for name, schema in inputs_of(stage)}
+        self._sent = {name for stage in stages for name, policy in stage.policies.items() if policy.to_sink}
         self._heads = {s.operator: s.head for s in plan.stages if isinstance(s.head, Processor)}
 
     @property
@@ -51,16 +55,28 @@ class KeptLetters:
         return tuple(self._inputs)
 
     def of(self, operator: str) -> list[DeadLetter]:
-        """By when they were written, as far as one shard's go: of several shards by that time."""
+        """By when they were written, as far as one shard's go: of several shards by that time. Raises Misuse
+        where they go to a sink."""
         found = sorted(self._letters.all(operator), key=lambda one: one[1].at_ms)
+        self._check_kept(operator, len(found))
         return [self._shown(place, letter) for place, letter in found]
 
     def order(self, operator: str) -> int:
-        """Have all letters of an operator worked on again; how many there are."""
+        """Have all letters of an operator worked on again; how many there are. Raises Misuse as `of`."""
         places = [place for place, _ in self._letters.all(operator)]
+        self._check_kept(operator, len(places))
         for place in places:
             self._letters.order(REPLAY, place)
         return len(places)
+
+    def _check_kept(self, operator: str, found: int) -> None:
+        """Letters that are too large for a sink are kept all the same."""
+        if operator in self._sent and not found:
+            raise Misuse(
+                f"dead letters of {operator} are not kept: they go to the sink of spec.deadLetters. Read "
+                f"rows({DEAD_LETTERS!r}), or give the test overrides "
+                f"[{f'{operator}.onError.to=Store'!r}]"
+            )
 
     def _shown(self, place: Place, letter: Letter) -> DeadLetter:
         head = self._heads.get(place.operator)
@@ -73,18 +89,3 @@ class KeptLetters:
         timer = instant((letter.expiry_ms or 0) * 1000) if letter.kind == TIMER else None
         key = None if letter.key is None or head is None else plain_key(head, letter.key)
         return DeadLetter(place.operator, key, rows, letter.error, letter.attempts, timer)
-
-
-def _inputs(plan: Plan) -> Iterator[tuple[str, Schema | None]]:
-    """Operator -> the schema of its input; None for a source."""
-    for stage in plan.stages:
-        if stage.initial_of:
-            continue
-        yield stage.operator, stage.head.input if isinstance(stage.head, Processor) else None
-        yield from _inputs_of_steps(stage.out)
-
-
-def _inputs_of_steps(fanout: Fanout) -> Iterator[tuple[str, Schema | None]]:
-    for step in fanout.steps:
-        yield step.name, fanout.schema
-        yield from _inputs_of_steps(step.out)

@@ -257,7 +257,9 @@ class TopologyTest:
     # --- what code failed on ------------------------------------------------------------------
 
     def dead_letters(self, operator: str) -> list[DeadLetter]:
-        """What an operator whose `onError` says DeadLetter has kept apart: rows, key, what was raised."""
+        """What an operator whose `onError` says DeadLetter has kept apart: rows, key, what was raised.
+
+        Those that go to the sink of `spec.deadLetters` are `rows("dead-letters")`."""
         letters = self._letters()
         _known("operator", (operator,), letters.operators)
         return letters.of(operator)

@@ -93,7 +93,6 @@ def test_a_source_keeps_lines_apart_that_are_no_rows() -> None:
         ({"source": "Retry"}, "what a source cannot read stays so"),
         ({"source": "DeadLetter", "kind": "{zipf: {keys: 5}}"}, "only files"),
         ({"key": "Retry", "more": "tasks: {min: 0}"}, "with onError Retry give 1 or more"),
-        ({"key": "Retry", "more": "timeMode: EventTime"}, "would come late by event time"),
     ],
 )
 def test_what_is_wrong_with_it_is_told_with_its_place(parts: dict[str, str], told: str) -> None:

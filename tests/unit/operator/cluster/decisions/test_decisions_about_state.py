@@ -49,6 +49,23 @@ def test_retained_state_whose_rows_go_elsewhere_is_refused() -> None:
     assert "operator count has other keys, shards, columns, partitions or sinks" in world.message("Ready")
 
 
+def test_retained_state_goes_on_with_a_sink_of_dead_letters_that_came_and_not_with_another_one() -> None:
+    world = started(spec__deletionPolicy="Retain")
+    world.pods.clear()
+    for path, uid in (("dead", "uid-second"), ("elsewhere", "uid-third")):
+        world.document = manifest(
+            metadata__uid=uid,
+            spec__deletionPolicy="Retain",
+            spec__deadLetters={"files": {"path": path, "format": "jsonl"}},
+        )
+        world.memory = Memory()
+        world.run(20)
+        if path == "dead":
+            assert world.is_whole()
+            assert {seen.topology_uid for seen in world.schedules.values()} == {"uid-words"}
+    assert world.condition("Ready") == ("False", "RetainedStateDiffers")
+
+
 def test_the_identity_in_a_schedule_is_kept_as_this_operator_makes_it() -> None:
     world = started(spec__deletionPolicy="Retain")
     known = {name: seen.identity for name, seen in world.schedules.items()}

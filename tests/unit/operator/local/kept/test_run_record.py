@@ -108,8 +108,12 @@ def test_a_record_is_read_back_as_written(tmp_path: Path) -> None:
 
 
 def test_the_next_run_keeps_old_shards_and_files_and_adds_new_ones() -> None:
-    after = record().next_run({"lines": ["lines/b.txt"], "count": ["count/0"]}, ["/out/b"])
+    before = record()
+    after = before.next_run(
+        before.identity | {"more": "files"}, {"lines": ["lines/b.txt"], "count": ["count/0"]}, ["/out/b"]
+    )
     assert after.runs == 2
+    assert after.identity == before.identity | {"more": "files"}
     assert after.shards == {"lines": ("lines/a.txt", "lines/b.txt"), "count": ("count/0",)}
     assert after.sink_files == ("/out/a", "/out/b")
 

@@ -124,3 +124,37 @@ def test_a_replay_works_on_them_again_and_keeps_what_fails_again(test: TopologyT
 def test_letters_of_what_is_no_operator_are_a_slip(test: TopologyTest) -> None:
     with pytest.raises(Misuse, match=r"no operator is called 'counts' \(did you mean count\?\)"):
         test.dead_letters("counts")
+
+
+@pytest.mark.parametrize("sink", ["{files: {path: dead}}", "{foreachBatch: {call: 'tested_letters:write'}}"])
+def test_letters_of_a_sink_are_its_rows_and_are_not_kept(tmp_path: Path, sink: str) -> None:
+    manifest = MANIFEST.replace("  operators:\n", f"  deadLetters: {sink}\n  operators:\n", 1)
+    (tmp_path / "topology.yaml").write_text(manifest)
+    (tmp_path / "tested_letters.py").write_text(CODE + "\n\ndef write(frame, number):\n    frame.show()\n")
+    with TopologyTest.of(tmp_path / "topology.yaml") as test:
+        test.feed("rows", [("ash", NOON), ("poison", NOON), ("", NOON)])
+        test.feed("rows", [("late", NOON)])
+        test.advance(seconds=2)
+        rows = test.rows("dead-letters")
+        found = {(row["operator"], row["kind"]): row for row in rows}
+        assert sorted(found) == [("checked", "rows"), ("count", "rows"), ("count", "timer")]
+        assert len(rows) == 3
+        assert found["checked", "rows"]["record"] == '{"word":"","at":"2026-01-01T12:00:00.000Z"}'
+        poisoned = found["count", "rows"]
+        assert (poisoned["key"], poisoned["error"]) == (
+            '{"word":"poison","size":6}',
+            "KeyError: 'this word is poison'",
+        )
+        assert "tested_letters.py" in poisoned["traceback"]
+        assert found["count", "timer"]["timer"] == test.now - timedelta(seconds=1)
+        told = r"dead letters of count are not kept.*rows\('dead-letters'\).*count.onError.to=Store"
+        with pytest.raises(Misuse, match=told):
+            test.dead_letters("count")
+        with pytest.raises(Misuse, match="dead letters of checked are not kept"):
+            test.replay("checked")
+    sys.modules.pop("tested_letters", None)
+    overrides = ["count.onError.to=Store"]
+    with TopologyTest.of(tmp_path / "topology.yaml", overrides) as test:
+        test.feed("rows", [("poison", NOON), ("", NOON)])
+        assert len(test.dead_letters("count")) == len(test.rows("dead-letters")) == 1
+    sys.modules.pop("tested_letters", None)
