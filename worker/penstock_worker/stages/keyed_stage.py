@@ -21,6 +21,7 @@ from penstock.store.codec import Batch, UnreadableEntry, decode_batch
 from penstock.store.letters import INITIAL, TIMER, Letter, is_order
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, DueTimer, Entry, FetchedShard, Load, Output, StateWrite, Watermark
+from penstock_worker.outputs.output_batch import OutputBatch, OutputRefused
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages import within
 from penstock_worker.stages.calls_ahead import CallsAhead
@@ -33,7 +34,7 @@ from penstock_worker.stages.letter_box import LetterBox, Ordered
 from penstock_worker.stages.pair_counts import Origins, PairCounts
 from penstock_worker.stages.part_size import PartSize, fill_of
 from penstock_worker.stages.spared_calls import Calls
-from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
+from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.work import Rest, Work, WorkFailed
 from penstock_worker.state.cache import ShardState, StateCache, Variable
 from penstock_worker.state.expiring import sweep
