@@ -136,7 +136,8 @@ class SinkDelivery:
             yield target, self.timestamps(payloads), at_us
 
     def timestamps(self, payloads: Iterable[bytes]) -> Sequence[int]:
-        return joined([read_even_stamps(payload) or decode_timestamps(payload) for payload in payloads])
+        found = [read_even_stamps(payload) or decode_timestamps(payload) for payload in payloads]
+        return found[0] if len(found) == 1 else joined(found)
 
     def close(self) -> None:
         if self._sync is not None:
