@@ -18,9 +18,10 @@ from penstock.store.codec import encode_batch
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Claim, Claimed, Entry, FetchedShard, Owner
 from penstock.store.port import Commit as StoreCommit
+from penstock_worker.outputs.output_batch import OutputBatch
 from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.stages.letter_box import LetterBox
-from penstock_worker.stages.steps import FanoutRunner, OutputBatch
+from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.work import Work
 from penstock_worker.state.cache import StateCache
 from penstock_worker.user_code.arguments import processor_maker

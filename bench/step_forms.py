@@ -19,7 +19,8 @@ from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.expressions.column_step import read_filter, read_select
 from penstock.dataflow.plan import ARROW, PANDAS, ROWS, Fanout, Step
 from penstock.store.port import Bounds
-from penstock_worker.stages.steps import FanoutRunner, OutputBatch
+from penstock_worker.outputs.output_batch import OutputBatch
+from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.values.held import Held
 
 GIVEN = parse_schema("auction bigint, bidder string, price double, channel string, at timestamp")

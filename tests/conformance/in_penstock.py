@@ -16,11 +16,11 @@ from penstock.dataflow.json_rows import JsonRows
 from penstock.dataflow.plan import NO_TIME
 from penstock.dataflow.routing import Router
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.wire_keys import routing_keys
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Answer
 from penstock_worker.stages.due import due_of
 from penstock_worker.stages.keyed_part import key_getter
-from penstock_worker.stages.steps import routing_keys
 from penstock_worker.state.cache import ShardState, StateCache
 from penstock_worker.state.expiring import sweep
 from penstock_worker.user_code.running import ProcessorRunner

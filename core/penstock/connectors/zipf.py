@@ -60,6 +60,13 @@ class ZipfSource(Source):
     """Of a further column: when the record was due."""
 
     @property
+    def schema(self) -> Schema:
+        """Of its rows."""
+        if self.time_column is None:
+            return SCHEMA
+        return Schema((*SCHEMA.columns, Column(self.time_column, "timestamp")))
+
+    @property
     def rate(self) -> Rate:
         return Rate(self.rate_per_s, self.rate_trace)
 

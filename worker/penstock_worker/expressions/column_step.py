@@ -1,6 +1,7 @@
 """A step with `filter` and `select` on wire rows: which are kept, and what comes out of each.
 
-Only columns that something is worked out of become Arrow's; all others go on as the values that they are.
+Of rows only columns that something is worked out of become Arrow's; all others go on as the values that they
+are. What comes as columns goes on as columns.
 Neighbours: `stages.steps` drives it, `evaluation` works expressions out.
 """
 
@@ -15,11 +16,13 @@ import pyarrow as pa
 
 from penstock.dataflow.expression_tree import Column, ColumnStep, Expression, columns_of
 from penstock.dataflow.schema import Schema
+from penstock.store.stamps import Stamps, as_array
 from penstock_worker.expressions.casts import Refused
 from penstock_worker.expressions.evaluation import Rows, evaluated
 from penstock_worker.user_code.running import UserCodeError
 from penstock_worker.values.arrow_columns import ArrowShape
 from penstock_worker.values.arrow_rows import ArrowRows
+from penstock_worker.values.column_rows import COLUMNS_FROM, ColumnRows
 from penstock_worker.values.rows import RowMismatch, WireRow
 from penstock_worker.values.wire_values import shown
 
@@ -54,10 +57,13 @@ class ColumnStepWork:
                 kept = evaluated(step.kept, self._filter.of(rows))
             except _RAISED:
                 raise self._raised("filter", step.filter_text, step.kept, rows, None) from None
-            mask = kept.fill_null(False).to_numpy(zero_copy_only=False).tolist()
-            rows, timestamps_us = list(compress(rows, mask)), list(compress(timestamps_us, mask))
-        if self._goes_on or not rows:
+            rows, timestamps_us = _kept(rows, timestamps_us, kept.fill_null(False))
+        if self._goes_on or not len(rows):
             return rows, timestamps_us
+        if isinstance(rows, ColumnRows) and self._shape.columnar:
+            asked = self._select.of(rows)
+            arrays = [self._array(place, one, asked, rows) for place, one in enumerate(step.columns)]
+            return ColumnRows(self._shape, arrays), timestamps_us
         if self._project is not None:
             return list(map(self._project, rows)), timestamps_us
         asked = self._select.of(rows)
@@ -65,6 +71,14 @@ class ColumnStepWork:
             self._column(place, expression, asked, rows) for place, expression in enumerate(step.columns)
         ]
         return list(zip(*columns, strict=True)), timestamps_us
+
+    def _array(self, place: int, expression: Expression, asked: Rows, rows: ColumnRows) -> pa.Array:
+        if isinstance(expression, Column):
+            return rows.columns[expression.place]
+        try:
+            return self._shape.array(place, evaluated(expression, asked))
+        except _RAISED:
+            raise self._raised("select", self._step.select_texts[place], expression, rows, place) from None
 
     def _column(self, place: int, expression: Expression, asked: Rows, rows: Sequence[WireRow]) -> list[Any]:
         if isinstance(expression, Column):
@@ -104,8 +118,23 @@ class _Asking:
         self._arrays = ArrowRows(Schema(tuple(given.columns[place] for place in self._places)))
 
     def of(self, rows: Sequence[WireRow]) -> Rows:
+        if isinstance(rows, ColumnRows):
+            return Rows({place: rows.columns[place] for place in self._places}, len(rows))
         values = [list(map(itemgetter(place), rows)) for place in self._places]
         return Rows(dict(zip(self._places, self._arrays.arrays(values), strict=True)), len(rows))
+
+
+def _kept(
+    rows: Sequence[WireRow], timestamps_us: Sequence[int], mask: pa.Array
+) -> tuple[Sequence[WireRow], Sequence[int]]:
+    """Rows and timestamps where `mask` is true; of columns what few rows are left go as rows."""
+    found = mask.to_numpy(zero_copy_only=False)
+    if isinstance(rows, ColumnRows):
+        taken = rows.taken(mask)
+        stamps_us = Stamps(as_array(timestamps_us)[found])
+        return (taken, stamps_us) if len(taken) >= COLUMNS_FROM else (taken.rows, list(stamps_us))
+    chosen = found.tolist()
+    return list(compress(rows, chosen)), list(compress(timestamps_us, chosen))
 
 
 def _places(step: ColumnStep) -> list[Column]:

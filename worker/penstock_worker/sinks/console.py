@@ -11,10 +11,9 @@ from collections.abc import Iterator, Sequence
 from select import PIPE_BUF
 
 from penstock.connectors.console import ConsoleSink
-from penstock.dataflow.json_rows import JsonRows
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
-from penstock.store.codec import decode_batch
+from penstock_worker.sinks.json_entries import JsonEntries
 
 
 class ConsoleSinkWriter:
@@ -22,12 +21,12 @@ class ConsoleSinkWriter:
 
     def __init__(self, sink: ConsoleSink, schema: Schema) -> None:
         self._sink = sink
-        self._rows = JsonRows(schema)
+        self._rows = JsonEntries(schema)
 
     def write(self, shard: str, position: bytes, entries: Sequence[tuple[int, bytes]]) -> bytes:
         """Print the rows of (pair number, payload) entries; a log has no position. Raises PermanentError."""
         out = sys.stdout.buffer
-        data = b"".join(self._rows.lines(decode_batch(payload).rows) for _, payload in entries)
+        data = self._rows.lines(payload for _, payload in entries)
         try:
             for lines in _whole_lines(data):
                 out.write(lines)

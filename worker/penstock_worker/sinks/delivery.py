@@ -6,13 +6,15 @@ more, so writing it twice, or late from an old owner, puts the same bytes in the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from penstock.errors import PermanentError
 from penstock.store.codec import decode_timestamps
+from penstock.store.even_rows import read_even_stamps
 from penstock.store.fragments import Gathering
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Acknowledge, NodeStore, ReadOutbox
+from penstock.store.stamps import joined
 from penstock_worker.sinks.batches.sinks import BatchedSinks
 from penstock_worker.sinks.sync import SinkSync
 from penstock_worker.sinks.writer import SinkWriter
@@ -128,13 +130,14 @@ class SinkDelivery:
     def _sync_file(self, sink: str, shard: str) -> None:
         self._writers[sink].sync(shard)
 
-    def take_batched(self) -> Iterator[tuple[str, list[int], int]]:
+    def take_batched(self) -> Iterator[tuple[str, Sequence[int], int]]:
         """What was written in batches since the last call: sink, the rows' timestamps, and when."""
         for target, payloads, at_us in self._batched.take_written():
             yield target, self.timestamps(payloads), at_us
 
-    def timestamps(self, payloads: Iterable[bytes]) -> list[int]:
-        return [t for payload in payloads for t in decode_timestamps(payload)]
+    def timestamps(self, payloads: Iterable[bytes]) -> Sequence[int]:
+        found = [read_even_stamps(payload) or decode_timestamps(payload) for payload in payloads]
+        return found[0] if len(found) == 1 else joined(found)
 
     def close(self) -> None:
         if self._sync is not None:

@@ -14,7 +14,7 @@ else's, and are not written over. Cutting a file could take away bytes that an e
 and acknowledged, in the meantime.
 
 Neighbours: `sinks.delivery` knows what to write and acknowledges it; `dataflow.sink_files` names the files,
-`dataflow.sink_folder` says whose they are, `dataflow.json_rows` makes the lines.
+`dataflow.sink_folder` says whose they are, `json_entries` makes the lines.
 """
 
 from __future__ import annotations
@@ -23,17 +23,15 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from penstock.connectors.files import JsonlSink
-from penstock.dataflow.json_rows import JsonRows
 from penstock.dataflow.schema import Schema
 from penstock.dataflow.sink_files import sink_file_name
 from penstock.dataflow.sink_folder import FolderOwner, claim_folder, owner_of, sync_folder
 from penstock.errors import PermanentError, RetryError
-from penstock.store.codec import decode_batch
 from penstock.store.lives import life_of
 from penstock_worker.process.open_files import OpenFile, OpenFiles
+from penstock_worker.sinks.json_entries import JsonEntries
 from penstock_worker.sinks.writer import SinkPlace
 
 OPEN_MAX = 256
@@ -54,7 +52,7 @@ class JsonlSinkWriter:
         self._sink = sink
         self._owner = FolderOwner(place.uid, place.topology, sink.name)
         self._folder = place.base_dir / sink.path
-        self._rows = JsonRows(schema)
+        self._rows = JsonEntries(schema)
         self._durable = place.durable
         self._files = OpenFiles(self._open, OPEN_MAX)
         self._paths: dict[str, tuple[int, Path]] = {}
@@ -69,7 +67,7 @@ class JsonlSinkWriter:
         """
         offset, life = _read_position(position) if position else (0, life_of(entries[0][0]) if entries else 0)
         path = self.path(shard, life)
-        data = b"".join(self._rows.lines(_rows_of(payload)) for _, payload in entries)
+        data = self._rows.lines(payload for _, payload in entries)
         try:
             if not position:
                 self._create(path, data)
@@ -234,7 +232,3 @@ def _foreign(path: Path, offset: int) -> PermanentError:
         f"file {path} holds something behind its first {offset} bytes that this topology did not write, and "
         f"that it would have to write over; take that out (truncate -s {offset}), or start anew elsewhere"
     )
-
-
-def _rows_of(payload: bytes) -> list[tuple[Any, ...]]:
-    return decode_batch(payload).rows

@@ -31,8 +31,8 @@ class SourceBatch:
     to be asked again; None for one that is neither, and at the end.
     """
 
-    rows: list[tuple[Any, ...]]
-    timestamps_us: list[int]
+    rows: Sequence[Sequence[Any]]
+    timestamps_us: Sequence[int]
     position: bytes
     finished: bool
     next_due_us: int | None
@@ -84,3 +84,12 @@ class SparingReader(Protocol):
 
     def rows_again(self, raw: Any) -> list[tuple[Any, ...]]:
         """The rows of what was no row. Raises PermanentError where it is none still."""
+
+
+@runtime_checkable
+class ColumnReader(Protocol):
+    """A reader that has its rows as columns."""
+
+    def give_columns(self) -> bool:
+        """From now on `read` may answer with rows that are columns (`values.column_rows`), where they are
+        many enough. False where it cannot."""

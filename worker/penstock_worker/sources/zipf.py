@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -26,8 +27,14 @@ from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.partitions import part_of
 from penstock.dataflow.rate_trace import RateTrace
 from penstock.errors import PermanentError
+from penstock.store.stamps import Stamps, as_array
 from penstock_worker.sources.pace import AnyPace, pace_of, rate_of
 from penstock_worker.sources.reader import SourceBatch
+from penstock_worker.values.column_rows import COLUMNS_FROM
+from penstock_worker.values.rows import WireRow
+
+if TYPE_CHECKING:
+    from penstock_worker.sources.zipf_columns import ZipfColumns
 
 BLOCK_ROWS = 4096
 _SHUFFLES_KEPT = 2
@@ -40,13 +47,29 @@ Row = tuple[Any, ...]
 
 
 @dataclass(slots=True)
+class _Block:
+    """Keys, service times and numbers of some rows; these rows, once they were asked for."""
+
+    keys: NDArray[np.int64]
+    times_us: NDArray[np.int64]
+    numbers: NDArray[np.int64]
+    made: list[Row] | None = None
+
+    def rows(self, payload: str) -> list[Row]:
+        if self.made is None:
+            columns = self.keys.tolist(), repeat(payload), self.times_us.tolist(), self.numbers.tolist()
+            self.made = list(zip(*columns))  # noqa: B905 - the payload has no end
+        return self.made
+
+
+@dataclass(slots=True)
 class _Partition:
-    """One open shard. `block` is a cache: the rows of the `block_number`-th 4096."""
+    """One open shard. `block` is a cache: the `block_number`-th 4096 rows."""
 
     number: int
     pace: AnyPace | None
     block_number: int = -1
-    block: list[Row] | None = None
+    block: _Block | None = None
 
 
 class ZipfReader:
@@ -67,6 +90,13 @@ class ZipfReader:
         self._ranks = _cumulative(source.keys, source.exponent)
         self._shuffles: OrderedDict[int, NDArray[np.int64]] = OrderedDict()
         self._payload = _payload(source.record_bytes)
+        self._columns: ZipfColumns | None = None
+
+    def give_columns(self) -> bool:
+        from penstock_worker.sources.zipf_columns import ZipfColumns
+
+        self._columns = ZipfColumns(self._source.schema, self._payload)
+        return True
 
     @property
     def paced(self) -> bool:
@@ -97,16 +127,25 @@ class ZipfReader:
         if pace is not None:
             rows_max = min(rows_max, pace.due_rows(index, now_us))
         left = max(0, self._records(partition) - index)  # below 0: a trace that was cut short since
-        rows = self._rows(partition, index, int(min(rows_max, left)))
-        finished = len(rows) == left
-        after = index + len(rows)
-        due_us = [now_us] * len(rows) if pace is None else pace.timestamps_us(index, len(rows))
-        if self._source.time_column is not None:
-            rows = [(*row, at_us) for row, at_us in zip(rows, due_us, strict=True)]
+        count = int(min(rows_max, left))
+        finished = count == left
+        after = index + count
+        rows: Sequence[WireRow]
+        due_us: Sequence[int]
+        if self._columns is not None and count >= COLUMNS_FROM:
+            stamps = Stamps.uniform(now_us, count)
+            if pace is not None:
+                stamps = Stamps(as_array(pace.timestamps_us(index, count)))
+            rows, due_us = self._columns.rows(self._spans(partition, index, count), stamps), stamps
+        else:
+            due_us = [now_us] * count if pace is None else pace.timestamps_us(index, count)
+            rows = self._rows(partition, index, count)
+            if self._source.time_column is not None:
+                rows = [(*row, at_us) for row, at_us in zip(rows, due_us, strict=True)]
         return SourceBatch(
             rows=rows,
             timestamps_us=due_us,
-            position=msgspec.msgpack.encode(after) if rows else position,
+            position=msgspec.msgpack.encode(after) if count else position,
             finished=finished,
             next_due_us=None if pace is None or finished else pace.due_us(after),
         )
@@ -118,17 +157,25 @@ class ZipfReader:
             return most
         return min(most, -((partition.number - self._source.records) // self._source.partitions))
 
-    def _rows(self, partition: _Partition, index: int, count: int) -> list[Row]:
-        rows: list[Row] = []
-        while len(rows) < count:
-            number, begin = divmod(index + len(rows), BLOCK_ROWS)
+    def _spans(self, partition: _Partition, index: int, count: int) -> Iterator[tuple[_Block, int, int]]:
+        """So many rows from `index` on: blocks, and from which to which of their rows."""
+        end = index + count
+        while index < end:
+            number, begin = divmod(index, BLOCK_ROWS)
             if partition.block is None or partition.block_number != number:
                 partition.block = self._block(partition.number, number)
                 partition.block_number = number
-            rows += partition.block[begin : begin + count - len(rows)]
+            stop = min(BLOCK_ROWS, begin + end - index)
+            yield partition.block, begin, stop
+            index += stop - begin
+
+    def _rows(self, partition: _Partition, index: int, count: int) -> list[Row]:
+        rows: list[Row] = []
+        for block, begin, stop in self._spans(partition, index, count):
+            rows += block.rows(self._payload)[begin:stop]
         return rows
 
-    def _block(self, partition: int, block: int) -> list[Row]:
+    def _block(self, partition: int, block: int) -> _Block:
         """The rows `block` * 4096 to the next 4096 of a partition."""
         random = np.random.default_rng((_ROWS_STREAM, self._source.seed, partition, block))
         ranks = np.searchsorted(self._ranks, random.random(BLOCK_ROWS), side="right")
@@ -138,7 +185,7 @@ class ZipfReader:
         mean_ms = self._source.service_time_us / 1000
         times_ms = random.normal(mean_ms, math.sqrt(mean_ms / 2), BLOCK_ROWS).clip(0, 2 * mean_ms)
         times_us = np.rint(times_ms * 1000).astype(np.int64)
-        return list(zip(keys.tolist(), repeat(self._payload), times_us.tolist(), numbers.tolist()))
+        return _Block(keys, times_us, numbers)
 
     def _keys(self, ranks: NDArray[np.int64], numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         """Ranks through the permutation that holds at each record."""

@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from penstock.dataflow.plan import EventTime, Fanout
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import FetchedShard, Watermark
 from penstock_worker.state.cache import ShardState
+from penstock_worker.values.column_rows import ColumnRows
+from penstock_worker.values.rows import WireRow
 
 US_PER_MS = 1000
 LONG_AGO_MS = -(1 << 63)
@@ -125,6 +129,9 @@ def declared_times(fanout: Fanout, name: str = "") -> dict[str, EventTime]:
     return here
 
 
-def latest_us(rows: Sequence[Sequence[int | None]], column: int) -> int | None:
+def latest_us(rows: Sequence[WireRow], column: int) -> int | None:
     """The latest event time of rows; None where none has one."""
+    if isinstance(rows, ColumnRows):
+        there = rows.columns[column].drop_null().to_numpy(zero_copy_only=False)
+        return int(there.view(np.int64).max()) if len(there) else None
     return max((at for row in rows if (at := row[column]) is not None), default=None)

@@ -14,6 +14,7 @@ from penstock.dataflow.on_error import OnError, dead_letters_of
 from penstock.store.letters import ROWS, Letter
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Load, Scan, StateWrite
+from penstock_worker.outputs.output_batch import OutputBatch
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages.due import Expired
 from penstock_worker.stages.held_back import HoldingCalls
@@ -27,7 +28,6 @@ from penstock_worker.stages.spared_calls import (
     SparedCalls,
 )
 from penstock_worker.stages.step_retries import StepRetries
-from penstock_worker.stages.steps import OutputBatch
 from penstock_worker.state.cache import ShardState
 from penstock_worker.user_code.running import ProcessorRunner
 from penstock_worker.values.held import Held

@@ -8,17 +8,54 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from penstock.store import fragments, letters
+from penstock.store.codec import Batch, decode_batch
+from penstock.store.even_rows import read_even
 from penstock.store.port import Entry, StateWrite
+from penstock.store.stamps import Stamps
 from penstock_worker.stages.due import NOTHING_DUE, hashable
 from penstock_worker.stages.letter_box import Ordered
+from penstock_worker.values.group_rows import GroupRows, grouped, joined_columns
 
 Key = tuple[Any, ...]
 
+GROUPED_FROM = 256
+"""Fewer rows are sooner grouped one by one."""
+_SORTED = frozenset(
+    {
+        "boolean", "tinyint", "smallint", "int", "bigint", "date", "timestamp", "timestamp_ntz", "string",
+        "binary",
+    }
+)  # fmt: skip
+"""Types of keys that are grouped by a sort: two that differ are two keys, to Python as well."""
 _APART = frozenset((fragments.FIRST_BYTE, letters.FIRST_BYTE))
 """What entries begin with that are worked on by themselves: pieces of a row, orders about dead letters."""
+
+
+def are_sorted(columns: Sequence[int], types: Sequence[str]) -> bool:
+    """Whether rows with these key columns may be grouped as columns."""
+    return bool(columns) and all(types[column] in _SORTED for column in columns)
+
+
+class EvenRead(NamedTuple):
+    """As `codec.Batch`, of an entry that was read by columns."""
+
+    base_us: int
+    deltas_us: Stamps
+    rows: GroupRows
+    initial: bool = False
+
+
+def read_columns(payload: bytes) -> Batch | EvenRead:
+    """An entry, by columns where it is even. Raises UnreadableEntry."""
+    even = read_even(payload)
+    if even is None:
+        return decode_batch(payload)
+    return EvenRead(0, even.stamps, GroupRows(even.columns, 0, len(even.stamps)))
 
 
 def is_apart(payload: bytes) -> bool:
@@ -30,9 +67,9 @@ class Group:
 
     __slots__ = ("oldest_us", "rows")
 
-    def __init__(self, oldest_us: int, row: Any) -> None:
+    def __init__(self, oldest_us: int, rows: Any) -> None:
         self.oldest_us = oldest_us
-        self.rows: list[Any] = [row]
+        self.rows = rows
 
 
 def key_getter(columns: Sequence[int], types: Sequence[str]) -> Callable[[Any], Key]:
@@ -72,8 +109,8 @@ class Part:
     """
 
     __slots__ = (
-        "due", "entries", "groups", "initial", "late", "late_us", "order", "retries", "rows_placed_us",
-        "timestamps_us", "within", "writes",
+        "due", "entries", "even", "groups", "initial", "late", "late_us", "order", "retries",
+        "rows_placed_us", "timestamps_us", "within", "writes",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -81,7 +118,9 @@ class Part:
         self.initial: dict[Key, list[Any]] = {}
         """Rows of initial state, which come before all others."""
         self.groups: dict[Key, Group] = {}
-        self.timestamps_us: list[int] = []
+        self.timestamps_us: list[int] | Stamps = []
+        self.even: list[tuple[Stamps, GroupRows]] = []
+        """Rows that came as columns and are in no group yet; with them there are no others."""
         self.rows_placed_us = 0
         self.entries: Sequence[Entry] = ()
         self.within: bytes | None = None
@@ -95,6 +134,44 @@ class Part:
         """Keys that are to be tried again, before all else."""
         self.order: Ordered | None = None
         """What is to be done with a dead letter; there is nothing else then."""
+
+    def count(self, timestamps_us: list[int]) -> None:
+        """So many rows more, with these timestamps."""
+        if isinstance(self.timestamps_us, Stamps):
+            self.timestamps_us = list(self.timestamps_us)
+        self.timestamps_us += timestamps_us
+
+    def add(self, timestamps_us: list[int], keys: Iterable[Key], rows: Iterable[Any]) -> None:
+        """Put rows into their groups."""
+        groups = self.groups
+        find = groups.get
+        self.count(timestamps_us)
+        for key, timestamp_us, row in zip(keys, timestamps_us, rows, strict=True):
+            group = find(key)
+            if group is None:
+                groups[key] = Group(timestamp_us, [row])
+            else:
+                group.rows.append(row)
+                if timestamp_us < group.oldest_us:
+                    group.oldest_us = timestamp_us
+
+    def group_columns(self, key_columns: Sequence[int]) -> bool:
+        """Group what came as columns. False where the entries' are not alike, or few: then they are rows."""
+        rows = sum(len(rows) for _, rows in self.even)
+        if rows < GROUPED_FROM:
+            return False
+        columns = joined_columns([rows.cut() for _, rows in self.even])
+        if columns is None or any(columns[place] is None for place in key_columns):
+            return False
+        stamps = Stamps(np.concatenate([stamps.array for stamps, _ in self.even]))
+        found = grouped(columns, stamps.array, key_columns)
+        self.groups = {
+            key: Group(oldest_us, of_key)
+            for key, of_key, oldest_us in zip(found.keys, found.rows, found.oldest_us, strict=True)
+        }
+        self.timestamps_us = stamps
+        self.even = []
+        return True
 
     def __len__(self) -> int:
         """Rows and timers, and keys that are tried again."""

@@ -12,7 +12,7 @@ worked on at once is any number of rows from the inbox's start on, as many as `p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.dataflow.on_error import FAILS, OnError
@@ -21,6 +21,8 @@ from penstock.store.codec import Batch, UnreadableEntry, decode_batch
 from penstock.store.letters import INITIAL, TIMER, Letter, is_order
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, DueTimer, Entry, FetchedShard, Load, Output, StateWrite, Watermark
+from penstock.store.stamps import Stamps
+from penstock_worker.outputs.output_batch import OutputBatch, OutputRefused
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages import within
 from penstock_worker.stages.calls_ahead import CallsAhead
@@ -28,16 +30,26 @@ from penstock_worker.stages.due import Due, due_of, hashable
 from penstock_worker.stages.event_time import US_PER_MS, InputTime, set_times
 from penstock_worker.stages.failing_code import FailingCode, PoisonedBatch
 from penstock_worker.stages.fragmented_rows import gathered, last_fragment
-from penstock_worker.stages.keyed_part import Group, Key, Part, is_apart, key_getter, keys_getter
+from penstock_worker.stages.keyed_part import (
+    EvenRead,
+    Key,
+    Part,
+    are_sorted,
+    is_apart,
+    key_getter,
+    keys_getter,
+    read_columns,
+)
 from penstock_worker.stages.letter_box import LetterBox, Ordered
 from penstock_worker.stages.pair_counts import Origins, PairCounts
 from penstock_worker.stages.part_size import PartSize, fill_of
 from penstock_worker.stages.spared_calls import Calls
-from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
+from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.work import Rest, Work, WorkFailed
 from penstock_worker.state.cache import ShardState, StateCache, Variable
 from penstock_worker.state.expiring import sweep
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
+from penstock_worker.values.group_rows import GroupRows
 from penstock_worker.values.held import Held, TooMuch
 
 Given = tuple[Sequence[Entry], Sequence[DueTimer]]
@@ -81,6 +93,15 @@ class KeyedStage:
         self._bounds = bounds
         self._clock = clock
         self._keys_of = keys_getter(head.key_columns, [column.type for column in head.input.columns])
+        self._key_columns = head.key_columns
+        types = [column.type for column in head.input.columns]
+        takes_columns = (
+            runner.takes_columns
+            and are_sorted(head.key_columns, types)
+            and self._event_column is None
+            and not on_error.attempts
+        )
+        self._read: Callable[[bytes], Batch | EvenRead] = read_columns if takes_columns else decode_batch
         initial = head.initial
         self._initial_key_of = (
             key_getter(initial.key_columns, [column.type for column in initial.schema.columns])
@@ -167,6 +188,13 @@ class KeyedStage:
     def _part(self, owned: OwnedShard, given: Given) -> Part:
         """The rows from the inbox's start on that are not done, as many as are worked on at once; and timers,
         where there are rows too, at most as many as these may be."""
+        part = self._read_part(owned, given)
+        if part.even and not part.group_columns(self._key_columns):
+            self._add_even(part)
+        return part
+
+    def _read_part(self, owned: OwnedShard, given: Given) -> Part:
+        """The same; what came as columns is in no group."""
         entries, timers = given
         part = Part()
         left = self._size.rows
@@ -185,8 +213,9 @@ class KeyedStage:
             if not left or is_apart(payload):
                 part.entries = entries[:taken]
                 return part
-            batch = decode_batch(payload)
-            rows, deltas_us = batch.rows, batch.deltas_us
+            batch = self._read(payload)
+            rows: Sequence[Any] = batch.rows
+            deltas_us: Sequence[int] = batch.deltas_us
             if done or len(rows) > left:
                 end = min(len(rows), done + left)
                 if end < len(rows):
@@ -206,7 +235,7 @@ class KeyedStage:
         owned: OwnedShard,
         part: Part,
         placed_us: int,
-        batch: Batch,
+        batch: Batch | EvenRead,
         deltas_us: Sequence[int],
         rows: Sequence[Any],
     ) -> None:
@@ -221,25 +250,24 @@ class KeyedStage:
             self._begun.add(owned.shard)
         if self._event_column is not None and owned.watermark.ms is not None:
             deltas_us, rows = self._in_time(part, owned.watermark.ms, base_us, deltas_us, rows)
-        groups = part.groups
-        find = groups.get
-        timestamps_us = [base_us + delta_us for delta_us in deltas_us]
-        part.timestamps_us += timestamps_us
-        for key, timestamp_us, row in zip(self._keys_of(rows), timestamps_us, rows, strict=True):
-            group = find(key)
-            if group is None:
-                groups[key] = Group(timestamp_us, row)
-            else:
-                group.rows.append(row)
-                if timestamp_us < group.oldest_us:
-                    group.oldest_us = timestamp_us
+        if isinstance(rows, GroupRows) and isinstance(deltas_us, Stamps) and not part.timestamps_us:
+            part.even.append((deltas_us, rows))
+            return
+        self._add_even(part)
+        part.add([base_us + delta_us for delta_us in deltas_us], self._keys_of(rows), rows)
+
+    def _add_even(self, part: Part) -> None:
+        """Make rows of what came as columns."""
+        even, part.even = part.even, []
+        for stamps, columns in even:
+            part.add(list(stamps), self._keys_of(columns), columns)
 
     def _add_initial(
         self, owned: OwnedShard, part: Part, base_us: int, deltas_us: Sequence[int], rows: Sequence[Any]
     ) -> None:
         if (key_of := self._initial_key_of) is None:
             raise UnreadableEntry(f"rows of initial state, which operator {self._operator} has not")
-        part.timestamps_us.extend([base_us + delta_us for delta_us in deltas_us])
+        part.count([base_us + delta_us for delta_us in deltas_us])
         for row in rows:
             part.initial.setdefault(key_of(row), []).append(row)
 

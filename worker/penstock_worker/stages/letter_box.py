@@ -25,7 +25,7 @@ from penstock.store.dead_letters import Place
 from penstock.store.letters import Kept, Letter, LetterId
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Load, Scan, StateWrite
-from penstock_worker.stages.steps import OutputBatch
+from penstock_worker.outputs.output_batch import OutputBatch
 from penstock_worker.stages.work import WorkFailed
 from penstock_worker.values.letter_rows import InputRecord, LetterRows
 from penstock_worker.values.rows import WireRow

@@ -13,10 +13,10 @@ from penstock.errors import PermanentError
 from penstock.store.letters import Letter
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Entry, Output, StateWrite
+from penstock_worker.outputs.output_batch import OutputBatch
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages.letter_box import LetterBox, Ordered
 from penstock_worker.stages.part_size import fill_of
-from penstock_worker.stages.steps import OutputBatch
 from penstock_worker.stages.work import Work
 from penstock_worker.values.held import Held, TooMuch
 

@@ -21,9 +21,11 @@ from penstock.control.locality.pairs_row import PairsRow, pack_row, row_name
 from penstock.control.locality.summary_wire import pack_summary
 from penstock.dataflow.plan import Processor, Stage
 from penstock.store.port import DropPairs, NodeStore, Output, PutPairs, StoreFull
+from penstock_worker.outputs.edges import EdgeRunner
+from penstock_worker.outputs.output_batch import OutputBatch
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages.keyed_part import Key, keys_getter
-from penstock_worker.stages.steps import EdgeRunner, FanoutRunner, OutputBatch
+from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.values.rows import WireRow
 
 SHARE = 0.25

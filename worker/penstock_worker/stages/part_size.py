@@ -12,6 +12,7 @@ from penstock.store.port import Bounds
 
 WRITES_MAX = 4096
 """Changes of state in one commit: a few milliseconds of the store's time."""
+QUICK_US = 8_000
 PART_ROWS_MAX = 1 << 20
 _PATIENCE_PARTS = 32
 """After a part was given up, so many are worked on before one is larger again."""
@@ -55,3 +56,21 @@ class PartSize:
         """A part of so many rows was too much."""
         self.rows = max(1, rows // 8)
         self._patience = _PATIENCE_PARTS
+
+
+class QuickRows:
+    """How many rows a source that gives columns reads at once: `rows_min`, as all do, and up to `rows_max` as
+    long as what is done with them takes a few milliseconds."""
+
+    __slots__ = ("_rows_max", "_rows_min", "rows")
+
+    def __init__(self, rows_min: int, rows_max: int) -> None:
+        self.rows = self._rows_min = rows_min
+        self._rows_max = rows_max
+
+    def took(self, rows: int, took_us: int) -> None:
+        """So many rows took so long."""
+        if took_us > QUICK_US:
+            self.rows = max(self._rows_min, min(self.rows, rows) // 2)
+        elif rows >= self.rows and took_us < QUICK_US // 2:
+            self.rows = min(self._rows_max, 2 * self.rows)

@@ -15,21 +15,24 @@ from penstock.errors import PermanentError
 from penstock.store.letters import INPUT, Letter
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, FetchedShard, Load, Output, StateWrite, Watermark
+from penstock_worker.outputs.output_batch import OutputBatch, OutputRefused
 from penstock_worker.process.clock import Clock
-from penstock_worker.sources.reader import SourceBatch, SourceReader, SparingReader
+from penstock_worker.sources.reader import ColumnReader, SourceBatch, SourceReader, SparingReader
 from penstock_worker.stages.event_time import SourceTime, declared_times
 from penstock_worker.stages.flush_pace import FlushPace
 from penstock_worker.stages.initial_gate import END_MS, LOOK_US, InitialGate
 from penstock_worker.stages.letter_box import LetterBox, Ordered
 from penstock_worker.stages.letter_orders import LetterOrders
-from penstock_worker.stages.part_size import PartSize, fill_of
+from penstock_worker.stages.part_size import PartSize, QuickRows, fill_of
 from penstock_worker.stages.step_retries import StepRetries
-from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
+from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.work import Rest, Work, WorkFailed
 from penstock_worker.user_code.running import UserCodeError
 from penstock_worker.values.held import Held, TooMuch
 
 READ_ROWS_MAX = 1024
+READ_COLUMNS_MAX = 8192
+"""The same where rows are columns all the way, and quick."""
 READ_BYTES_MAX = 256 << 10
 
 
@@ -64,7 +67,10 @@ class SourceStage:
         self._waiting: set[str] = set()
         self.lags: dict[str, tuple[int, int]] = {}
         """Of its partitions, as they were last read (`SourceBatch.lag`)."""
-        self._size = PartSize(READ_ROWS_MAX)
+        gives_columns = fanout.takes_columns and isinstance(reader, ColumnReader) and reader.give_columns()
+        rows_max = READ_COLUMNS_MAX if gives_columns and fanout.only_columns else READ_ROWS_MAX
+        self._size = PartSize(rows_max)
+        self._quick = QuickRows(READ_ROWS_MAX, rows_max)
         self._several, self._alone = Held(bounds, alone=False), Held(bounds, alone=True)
         self._orders = LetterOrders(letters, self._replay, bounds, clock, again=True)
 
@@ -105,12 +111,13 @@ class SourceStage:
         while True:
             began_us = self._clock.monotonic_us()
             try:
+                rows_max = min(self._size.rows, self._quick.rows)
                 batch = self._reader.read(
-                    owned.shard, self._position(owned), self._size.rows, READ_BYTES_MAX, now_us
+                    owned.shard, self._position(owned), rows_max, READ_BYTES_MAX, now_us
                 )
                 if batch.lag is not None:
                     self.lags[owned.shard] = batch.lag
-                if not batch.rows and not batch.finished and batch.position == owned.position:
+                if not len(batch.rows) and not batch.finished and batch.position == owned.position:
                     return self._without_rows(owned, max(batch.next_due_us or 0, rested_us), now_us, began_us)
                 held = self._several if len(batch.rows) > 1 else self._alone
                 outputs = OutputBatch(self._bounds, owned.shard, held, initial=self._is_initial)
@@ -136,7 +143,7 @@ class SourceStage:
             size_bytes = outputs.drained_bytes + sum(len(write.value or b"") for write in letters)
             fill = fill_of(self._bounds, len(drained), size_bytes, len(letters))
             self._size.worked(len(batch.rows), fill)
-            if batch.rows and (time := self._times.get(owned.shard)) is not None:
+            if len(batch.rows) and (time := self._times.get(owned.shard)) is not None:
                 time.seen(outputs.latest_us, now_us)
             if fill > 1 and batch.finished and (self._declared or self._is_initial):
                 # A commit in parts says of no partition that it is idle, or read: the empty one behind does.
@@ -201,10 +208,12 @@ class SourceStage:
         watermark = None if time is None else time.watermark(owned, now_us, finished=batch.finished)
         if self._is_initial and batch.finished:
             watermark = Watermark(END_MS)
+        busy_us = self._clock.monotonic_us() - began_us
+        self._quick.took(len(batch.rows), busy_us)
         commit = owned.commit(
             now_us,
             rows=len(batch.rows),
-            counted=rows_out if batch.rows or batch.bad else None,
+            counted=rows_out if len(batch.rows) or batch.bad else None,
             position=batch.position,
             finished=batch.finished,
             again=not batch.finished,
@@ -214,7 +223,7 @@ class SourceStage:
             watermark=watermark,
             tells=watermark is not None,
         )
-        return Work(commit, batch.timestamps_us, rows_out, self._clock.monotonic_us() - began_us, 0)
+        return Work(commit, batch.timestamps_us, rows_out, busy_us, 0)
 
     # --- dead letters -----------------------------------------------------------------------
 

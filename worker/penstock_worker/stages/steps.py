@@ -1,7 +1,8 @@
 """What is fused behind a stage: stateless steps, routing to keyed stages, and the outputs of one commit.
 
 `FanoutRunner` takes a stage's rows through its map steps and hands them to an `OutputBatch`, which gathers
-them by target and packs them into entries. Rows are wire rows (`rows`), each with its source timestamp.
+them by target and packs them into entries. Rows are wire rows (`rows`), each with its source timestamp, or
+columns that are a sequence of such (`column_rows`): who knows columns takes these.
 Neighbours: `source_stage` and `keyed_stage` call both; `user_code.running` loads the steps' functions.
 """
 
@@ -12,120 +13,26 @@ from pathlib import Path
 from typing import Any
 
 from penstock.dataflow.expression_tree import ColumnStep
-from penstock.dataflow.interval_join import EVENT_TIME, LEFT, RIGHT
 from penstock.dataflow.on_error import dead_letters_of, taken_apart
-from penstock.dataflow.plan import ROWS, Calls, Fanout, KeyedEdge, Projection, Step
-from penstock.dataflow.routing import Key, Router
+from penstock.dataflow.plan import ROWS, Calls, Fanout, Step
 from penstock.dataflow.schema import Schema
-from penstock.dataflow.wire_keys import routing_keys
-from penstock.errors import PermanentError
-from penstock.store.codec import encode_batch
-from penstock.store.fragments import fragments_of
 from penstock.store.letters import ROWS as ROWS_OF
 from penstock.store.letters import Letter
-from penstock.store.port import Bounds, Output
+from penstock.store.stamps import Stamps, oldest
+from penstock_worker.outputs.edges import EdgeRunner
+from penstock_worker.outputs.output_batch import OutputBatch
 from penstock_worker.stages.event_time import latest_us
 from penstock_worker.user_code.arguments import STEPS, decoded, step_function, sync_with_calls
 from penstock_worker.user_code.async_step import AsyncCalls, CallFailed, is_async
 from penstock_worker.user_code.batch_steps import batch_form, batches_of, listed_batches
 from penstock_worker.user_code.forms import listed_rows
 from penstock_worker.user_code.running import UserCodeError, UserCodeMissing, raised
+from penstock_worker.values.column_rows import ColumnRows
 from penstock_worker.values.held import Held, TooMuch
-from penstock_worker.values.rows import OutputShape, RowReader, WireRow, no_unicode
+from penstock_worker.values.rows import OutputShape, RowReader, WireRow
 from penstock_worker.values.wire_values import shown
 
-ENTRY_ROWS_MAX = 256
-"""A task downstream works on an entry at a time at the least; what its rows come to should fit a commit."""
-
 Stamped = tuple[WireRow, int]
-_Gathered = tuple[list[int], list[WireRow]]
-"""Timestamps and rows for one target, equally long."""
-
-
-class OutputRefused(PermanentError):
-    """A row cannot be put out: it is too large, or holds what is no text; the message says which."""
-
-
-class OutputBatch:
-    """The outputs of one commit of `shard`: rows by target, packed into entries by `drain`.
-
-    `held` says how many rows may be held on the way here, `initial` that they are initial state.
-    """
-
-    def __init__(self, bounds: Bounds, shard: str, held: Held, *, initial: bool = False) -> None:
-        self.held = held
-        self._initial = initial
-        self.drained_bytes = 0
-        """What `drain` answered last came to."""
-        self._bounds = bounds
-        self._shard = shard
-        self._targets: dict[str, _Gathered] = {}
-        self._columns: dict[str, Sequence[str]] = {}
-        self._external: set[str] = set()
-        self.latest_us: dict[str, int] = {}
-        """Latest event times, by where they were declared."""
-        self.letters: list[tuple[str, Letter]] = []
-        """Steps, and rows that they failed on."""
-        self.spent: frozenset[str] = frozenset()
-        """Steps that were tried again often enough."""
-
-    def target(self, name: str, columns: Sequence[str]) -> _Gathered:
-        """The lists that rows for the shard `name` are to be appended to; `columns` are their names."""
-        gathered = self._targets.get(name)
-        if gathered is None:
-            gathered = self._targets[name] = ([], [])
-            self._columns[name] = columns
-        return gathered
-
-    def external(self, sink: str, columns: Sequence[str]) -> _Gathered:
-        """The same for a sink outside."""
-        self._external.add(sink)
-        return self.target(sink, columns)
-
-    def drain(self) -> tuple[Output, ...]:
-        """Everything gathered as entries, and nothing is left here. Raises OutputRefused."""
-        outputs = [
-            output
-            for name, (timestamps, rows) in self._targets.items()
-            if rows
-            for output in self._entries(name, timestamps, rows)
-        ]
-        self._targets.clear()
-        self.drained_bytes = sum(len(output.payload) for output in outputs)
-        return tuple(outputs)
-
-    def _entries(self, name: str, timestamps: Sequence[int], rows: Sequence[WireRow]) -> Iterable[Output]:
-        if len(rows) > ENTRY_ROWS_MAX and name not in self._external:
-            for start in range(0, len(rows), ENTRY_ROWS_MAX):
-                end = start + ENTRY_ROWS_MAX
-                yield from self._entries(name, timestamps[start:end], rows[start:end])
-            return
-        try:
-            payload = encode_batch(timestamps, rows, initial=self._initial)
-        except UnicodeEncodeError:
-            raise OutputRefused(f"a row for {name}: {no_unicode(rows, self._columns[name])}") from None
-        if len(payload) <= self._bounds.entry_bytes_max:
-            yield Output(name, payload, len(rows), name in self._external)
-            return
-        if len(rows) == 1:
-            yield from self._fragments(name, payload, rows[0])
-            return
-        # A little more pieces than bytes ask for, since rows differ in size.
-        pieces = min(len(rows), len(payload) * 5 // (self._bounds.entry_bytes_max * 4) + 1)
-        step = -(-len(rows) // pieces)
-        for start in range(0, len(rows), step):
-            yield from self._entries(name, timestamps[start : start + step], rows[start : start + step])
-
-    def _fragments(self, name: str, payload: bytes, row: WireRow) -> Iterable[Output]:
-        """The entries of a row that is larger than one."""
-        if len(payload) > self._bounds.row_bytes_max:
-            raise OutputRefused(
-                f"a row for {name} takes {len(payload)} bytes; {self._bounds.row_bytes_max} are the most for "
-                f"one row. Put out several smaller ones; the row is {shown(tuple(row))}"
-            )
-        pieces = fragments_of(self._shard, payload, self._bounds.entry_bytes_max)
-        for number, piece in enumerate(pieces, 1):
-            yield Output(name, piece, int(number == len(pieces)), name in self._external)
 
 
 class FanoutRunner:
@@ -139,6 +46,10 @@ class FanoutRunner:
         self._sinks = [sink.name for sink in fanout.sinks]
         self._edges = [EdgeRunner(edge, fanout.schema) for edge in fanout.edges]
         self._steps = [_step_runner(step, fanout.schema, base_dir) for step in fanout.steps]
+        self.takes_columns = all(taking.takes_columns for taking in (*self._edges, *self._steps))
+        """Whether all that rows are given to takes them as columns,"""
+        self.only_columns: bool = self.takes_columns and all(step.out.only_columns for step in self._steps)
+        """and all behind that."""
 
     def keyed_edges(self) -> Iterator[EdgeRunner]:
         """All edges behind it, also behind its steps."""
@@ -170,7 +81,7 @@ class FanoutRunner:
         self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch, counts: dict[str, int]
     ) -> None:
         """As `feed`, adding to `counts`."""
-        if not rows:
+        if not len(rows):
             return
         if self._event_time is not None:
             found_us = latest_us(rows, self._event_time.column)
@@ -178,9 +89,7 @@ class FanoutRunner:
                 into.latest_us[self._name] = found_us
         for sink in self._sinks:
             counts[sink] = counts.get(sink, 0) + len(rows)
-            gathered_us, gathered = into.external(sink, self._columns)
-            gathered_us.extend(timestamps_us)
-            gathered.extend(rows)
+            into.put_external(sink, self._columns, rows, timestamps_us)
         for edge in self._edges:
             edge.feed(rows, timestamps_us, into)
         for step in self._steps:
@@ -202,61 +111,6 @@ class FanoutRunner:
         return any(step.out.feed_step(name, rows, timestamps_us, into, counts) for step in self._steps)
 
 
-class EdgeRunner:
-    """Puts rows to the shards of one keyed stage."""
-
-    def __init__(self, edge: KeyedEdge, schema: Schema) -> None:
-        types = [schema.columns[column].type for column in edge.key_columns]
-        self.edge = edge
-        self.types = tuple(types)
-        self.row_types = [column.type for column in schema.columns]
-        self.route: Callable[[Key], int] = Router(types, edge.shards).route
-        """Where keys go. Who routes by tables puts another one here before rows are fed."""
-        self.tap: Callable[[Sequence[WireRow]], None] | None = None
-        """Is shown rows before they are fed. Who counts pairs of keys puts one here."""
-        self._operator = edge.operator
-        self._columns: Sequence[str] = schema.names
-        self._project: Callable[[WireRow], WireRow] | None = None
-        if edge.projection is not None:
-            self._project = _projecting(edge.projection)
-            self._columns = (*(schema.names[at] for at in edge.key_columns), EVENT_TIME, LEFT, RIGHT)
-        self._names = [f"{edge.operator}/{shard}" for shard in range(edge.shards)]
-        self._keys_of = routing_keys(edge.key_columns, types)
-
-    def feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
-        """Raises OutputRefused for a key that is no Unicode."""
-        if self.tap is not None:
-            self.tap(rows)
-        try:
-            self._feed(rows, timestamps_us, into)
-        except UnicodeEncodeError:
-            raise OutputRefused(f"a row for {self._operator}: {no_unicode(rows, self._columns)}") from None
-
-    def _feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
-        route, names, project = self.route, self._names, self._project
-        slots: dict[int, _Gathered] = {}
-        for key, row, timestamp_us in zip(self._keys_of(rows), rows, timestamps_us, strict=True):
-            shard = route(key)
-            slot = slots.get(shard)
-            if slot is None:
-                slot = slots[shard] = into.target(names[shard], self._columns)
-            slot[0].append(timestamp_us)
-            slot[1].append(row if project is None else project(row))
-
-
-def _projecting(of: Projection) -> Callable[[WireRow], WireRow]:
-    """A row of one input of a join -> one of the join's."""
-    key_columns, at = of.key_columns, of.event_column
-
-    def left(row: WireRow) -> WireRow:
-        return (*[row[column] for column in key_columns], row[at], row, None)
-
-    def right(row: WireRow) -> WireRow:
-        return (*[row[column] for column in key_columns], row[at], None, row)
-
-    return right if of.side else left
-
-
 def _step_runner(
     step: Step, schema: Schema, base_dir: Path
 ) -> _StepRunner | _BatchStepRunner | _ColumnStepRunner:
@@ -267,6 +121,8 @@ def _step_runner(
 
 class _StepRunner:
     """One map step: calls the user's function on each row and hands on what it returns."""
+
+    takes_columns: bool = False
 
     def __init__(self, step: Step, schema: Schema, base_dir: Path) -> None:
         self.name = step.name
@@ -366,6 +222,8 @@ class _BatchStepRunner:
     Rows that come out are as old as the oldest that went in: which came of which is not known.
     """
 
+    takes_columns = True
+
     def __init__(self, step: Step, schema: Schema, base_dir: Path) -> None:
         self.name = step.name
         self._called = step.function
@@ -386,7 +244,7 @@ class _BatchStepRunner:
             self._feed_apart(rows, timestamps_us, into, counts, fault)
             return
         counts[self.name] = counts.get(self.name, 0) + len(wire_rows)
-        self.out.feed_counting(wire_rows, [min(timestamps_us)] * len(wire_rows), into, counts)
+        self.out.feed_counting(wire_rows, _all_as_old(timestamps_us, wire_rows), into, counts)
 
     def _made(self, rows: Sequence[WireRow], into: OutputBatch) -> Sequence[WireRow]:
         try:
@@ -418,6 +276,8 @@ class _BatchStepRunner:
 class _ColumnStepRunner:
     """One step that expressions say. Arrow takes its time and its memory: only who has one pays."""
 
+    takes_columns = True
+
     def __init__(self, step: Step, columns: ColumnStep, schema: Schema, base_dir: Path) -> None:
         from penstock_worker.expressions.column_step import ColumnStepWork
 
@@ -445,6 +305,14 @@ class _ColumnStepRunner:
 
     def _work_pairs(self, some: Sequence[Stamped]) -> list[Stamped]:
         return list(zip(*self._work([row for row, _ in some], [stamp for _, stamp in some]), strict=True))
+
+
+def _all_as_old(timestamps_us: Sequence[int], rows: Sequence[WireRow]) -> Sequence[int]:
+    """The oldest timestamp for each of `rows`."""
+    oldest_us = oldest(timestamps_us)
+    if isinstance(rows, ColumnRows):
+        return Stamps.uniform(oldest_us, len(rows))
+    return [oldest_us] * len(rows)
 
 
 def made_apart(

@@ -19,10 +19,10 @@ from penstock.dataflow.routing_table import RoutingTable, routed_count
 from penstock.dataflow.wire_keys import routing_keys
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Output
+from penstock_worker.outputs.edges import EdgeRunner
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages.control_entries import Mark, encode
 from penstock_worker.stages.part_size import fill_of
-from penstock_worker.stages.steps import EdgeRunner
 from penstock_worker.stages.table_shelf import TableShelf
 from penstock_worker.stages.work import Work
 

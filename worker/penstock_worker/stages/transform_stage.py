@@ -20,6 +20,7 @@ from penstock.store.codec import UnreadableEntry
 from penstock.store.letters import Letter, is_order
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Entry, FetchedShard, Load, Request, StateWrite
+from penstock_worker.outputs.output_batch import OutputBatch, OutputRefused
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages.batch_stage import BatchBounds, batch_of
 from penstock_worker.stages.fragmented_rows import gathered, whole_rows
@@ -27,7 +28,7 @@ from penstock_worker.stages.letter_box import LetterBox, Ordered
 from penstock_worker.stages.letter_orders import LetterOrders
 from penstock_worker.stages.part_size import fill_of
 from penstock_worker.stages.step_retries import StepRetries
-from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused, Stamped, made_apart
+from penstock_worker.stages.steps import FanoutRunner, Stamped, made_apart
 from penstock_worker.stages.work import Rest, Work, WorkFailed
 from penstock_worker.user_code.running import UserCodeError
 from penstock_worker.values.arrow_columns import ArrowShape

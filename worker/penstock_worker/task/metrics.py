@@ -14,6 +14,7 @@ from penstock.metrics.latency import LatencyHistogram, bucket_of, buckets_of
 from penstock.metrics.rows import ShardRow, TaskRow, pack, shard_row_name, task_row_name
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import PutMetrics
+from penstock.store.stamps import Stamps
 from penstock_worker.stages.work import Work
 from penstock_worker.task.launch import TaskLaunch
 
@@ -79,6 +80,9 @@ class TaskMetrics:
 
     def _record(self, name: str, timestamps_us: Sequence[int], now_us: int) -> None:
         ages_us = self._ages_us.setdefault(name, [])
+        if isinstance(timestamps_us, Stamps) and len(timestamps_us):
+            self._count_many(name, now_us - timestamps_us.array)
+            return
         ages_us += [now_us - timestamp_us for timestamp_us in timestamps_us]
         if len(ages_us) >= _AGES_MAX:
             self._count(name)
@@ -91,8 +95,17 @@ class TaskMetrics:
                 bucket = bucket_of(age_us)
                 counts[bucket] = counts.get(bucket, 0) + 1
             return
-        ages: npt.NDArray[np.float64] = np.asarray(ages_us, dtype=np.float64)
-        found, times = np.unique(buckets_of(ages), return_counts=True)
+        self._count_many(name, np.asarray(ages_us))
+
+    def _count_many(self, name: str, ages_us: npt.NDArray[np.int64]) -> None:
+        counts = self._latency.setdefault(name, LatencyHistogram()).counts
+        least, most = ages_us.min(), ages_us.max()
+        if least == most:
+            # As old as each other: rows of a batch that was read at once, or that came out of one step.
+            bucket = bucket_of(float(least))
+            counts[bucket] = counts.get(bucket, 0) + len(ages_us)
+            return
+        found, times = np.unique(buckets_of(ages_us.astype(np.float64)), return_counts=True)
         for bucket, count in zip(found.tolist(), times.tolist(), strict=True):
             counts[bucket] = counts.get(bucket, 0) + count
 

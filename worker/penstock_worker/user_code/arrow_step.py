@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.dataflow.schema import Schema
-from penstock_worker.values.arrow_columns import ArrowShape
+from penstock_worker.values.arrow_columns import ArrowShape, joined_rows
 from penstock_worker.values.arrow_rows import ArrowRows
 
 
@@ -16,3 +16,4 @@ class ArrowStep:
     def __init__(self, given: Schema, output: Schema) -> None:
         self.batch = ArrowRows(given).batch
         self.wire_rows = ArrowShape(output).wire_rows
+        self.joined = joined_rows

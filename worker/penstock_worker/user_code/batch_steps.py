@@ -31,8 +31,11 @@ class BatchForm(Protocol):
     def batch(self, rows: Sequence[WireRow]) -> Any:
         """Rows, which are not none, as the code is given them."""
 
-    def wire_rows(self, batch: Any) -> list[tuple[Any, ...]]:
-        """What the code gave, as wire rows. Raises RowMismatch."""
+    def wire_rows(self, batch: Any) -> Sequence[WireRow]:
+        """What the code gave, as wire rows; the code may change it when this is done. Raises RowMismatch."""
+
+    def joined(self, parts: Sequence[Sequence[WireRow]]) -> Sequence[WireRow]:
+        """Several such, one behind the other."""
 
 
 def batch_form(form: str, given: Schema, output: Schema) -> BatchForm:
@@ -53,7 +56,7 @@ def batches_of(form: BatchForm, rows: Sequence[WireRow]) -> Iterator[Any]:
         yield form.batch(rows[start : start + BATCH_ROWS_MAX])
 
 
-def listed_batches(form: BatchForm, result: Any, held: Held) -> list[tuple[Any, ...]]:
+def listed_batches(form: BatchForm, result: Any, held: Held) -> Sequence[WireRow]:
     """What the code returned, as wire rows; runs it to its end.
 
     As in Spark it is an iterator, and no list. Raises RowMismatch, and TooMuch for more rows than should be
@@ -64,11 +67,15 @@ def listed_batches(form: BatchForm, result: Any, held: Held) -> list[tuple[Any, 
             f"returned {shown(result)}; {form.role} returns an iterator of {form.batches}, as Spark asks "
             "for: yield them, or return iter([...])"
         )
-    rows: list[tuple[Any, ...]] = []
-    look_at = LOOK_ROWS
+    parts: list[Sequence[WireRow]] = []
+    count, look_at = 0, LOOK_ROWS
     for batch in result:
-        rows += form.wire_rows(batch)
-        if len(rows) > look_at:
-            held.check(rows)
-            look_at = 2 * len(rows)
-    return rows
+        rows = form.wire_rows(batch)
+        if not len(rows):
+            continue
+        parts.append(rows)
+        count += len(rows)
+        if count > look_at:
+            held.check_count(count, rows[-1])
+            look_at = 2 * count
+    return form.joined(parts)

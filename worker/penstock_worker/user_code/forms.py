@@ -29,6 +29,9 @@ WIRE = "Wire"
 class Form(Protocol):
     """What stands between wire rows and one processor."""
 
+    takes_columns: bool
+    """Whether rows that are columns (`values.group_rows`) are handed over sooner than others."""
+
     def key(self, key: Key) -> Key:
         """A key of wire values as the processor is given it."""
 
@@ -61,6 +64,8 @@ def form_for(name: str, given: Schema, key_columns: Sequence[int], output: Schem
 class WireForm:
     """Wire rows in, and wire rows out that nobody looks at again: who takes this form answers for them."""
 
+    takes_columns = False
+
     def key(self, key: Key) -> Key:
         return key
 
@@ -78,6 +83,8 @@ class WireForm:
 
 class RowForm:
     """pyspark Rows in; rows of any kind out."""
+
+    takes_columns = False
 
     def __init__(self, given: Schema, key_types: Sequence[str], output: Schema) -> None:
         self.rows = RowReader(given).rows

@@ -18,6 +18,8 @@ from penstock_worker.values.wire_values import shown
 class FrameForm:
     """Keeps the port `Form` as Spark's worker does for `transformWithStateInPandas`."""
 
+    takes_columns = True
+
     def __init__(self, given: Schema, key_columns: Sequence[Column], output: Schema) -> None:
         reader = FrameReader(given)
         self.rows = reader.frames

@@ -16,6 +16,7 @@ from pyspark.sql import types
 from pyspark.sql.conversion import ArrowArrayToPandasConversion
 
 from penstock.dataflow.schema import Schema
+from penstock_worker.values.arrow_columns import joined_rows
 from penstock_worker.values.arrow_rows import ArrowRows
 from penstock_worker.values.frame_rows import FrameShape
 from penstock_worker.values.frames import NoFrame
@@ -46,6 +47,7 @@ class FrameStep:
         self._rows = ArrowRows(given)
         self._columns = _conversions(given)
         self.wire_rows = FrameShape(output, first_alone=True).wire_rows
+        self.joined = joined_rows
 
     def batch(self, rows: Sequence[WireRow]) -> pd.DataFrame:
         """Its values are the code's own: it may change them. Raises NoFrame."""

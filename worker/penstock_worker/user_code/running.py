@@ -281,6 +281,11 @@ class ProcessorRunner:
             return [()] * len(rows_by_key)
         return self._form.each(rows_by_key)
 
+    @property
+    def takes_columns(self) -> bool:
+        """Whether rows that are columns (`values.group_rows`) are handed over sooner than others."""
+        return self._form.takes_columns and self._key_calls is None
+
     # --- async processors
 
     @property

@@ -1,4 +1,4 @@
-"""Record batches that user code yields -> wire rows, checked column by column.
+"""Record batches that user code yields -> wire rows or columns, checked column by column.
 
 Columns go by their place, as in Spark's `mapInArrow`: what they are called does not matter, and further ones
 are dropped. Types are those that Spark's own reader takes for the schema's; nothing is cast. Neighbours:
@@ -7,7 +7,7 @@ are dropped. Types are those that Spark's own reader takes for the schema's; not
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +16,8 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_type
 
 from penstock.dataflow.schema import Schema
-from penstock_worker.values.rows import RowMismatch
+from penstock_worker.values.column_rows import COLUMNS_FROM, ColumnRows, is_columnar
+from penstock_worker.values.rows import RowMismatch, WireRow
 from penstock_worker.values.spark_types import spark_type
 from penstock_worker.values.wire_values import Misfit, shown, wire_type
 
@@ -25,15 +26,20 @@ Read = Callable[[pa.Array], list[Any]]
 
 
 class ArrowShape:
-    """What user code yields for one schema -> wire rows."""
+    """What user code yields for one schema -> wire rows. Keeps the port `ColumnShape`."""
 
     def __init__(self, schema: Schema) -> None:
         self._names = schema.names
         types = [spark_type(column.type) for column in schema.columns]
         self._columns = [(type_, to_arrow_type(type_, timezone="UTC"), _reader(type_)) for type_ in types]
+        self.columnar = is_columnar(schema)
+        self.arrow_schema = pa.schema(
+            [pa.field(name, wanted) for name, (_, wanted, _) in zip(self._names, self._columns, strict=True)]
+        )
+        self.read = [read for _, _, read in self._columns]
 
-    def wire_rows(self, batch: Any) -> list[tuple[Any, ...]]:
-        """Rows of wire values, in order. Raises RowMismatch."""
+    def wire_rows(self, batch: Any) -> Sequence[WireRow]:
+        """Rows of wire values, in order; of many, columns. Raises RowMismatch."""
         if not isinstance(batch, pa.RecordBatch):
             raise RowMismatch(
                 f"yielded {shown(batch)}; mapInArrow yields record batches, such as those of its input or "
@@ -45,24 +51,63 @@ class ArrowShape:
                 f"{', '.join(self._names)}, by their places"
             )
         given = batch.columns[: len(self._names)]
+        if self.columnar and batch.num_rows >= COLUMNS_FROM:
+            # Copied: an array may stand on memory that the code writes to once it goes on.
+            return ColumnRows(
+                self, [_copied(self.array(place, column)) for place, column in enumerate(given)]
+            )
         columns = [self.column(place, column) for place, column in enumerate(given)]
         return list(zip(*columns, strict=True))
 
     def column(self, place: int, column: pa.Array) -> list[Any]:
         """Wire values of the column at `place`. Raises RowMismatch."""
-        data_type, wanted, read = self._columns[place]
-        where = f"column {self._names[place]!r} ({place + 1} of {len(self._names)})"
         if column.null_count == len(column):
             return [None] * len(column)
-        if not _is_type(column.type, wanted):
-            raise RowMismatch(
-                f"{where} expects {data_type.simpleString()}, in Arrow {wanted}, got {column.type}; cast it, "
-                f"such as column.cast(pa.{_made(wanted)})"
-            )
+        read = self._columns[place][2]
+        self._see_type(place, column)
         try:
             return read(column)
         except Misfit as misfit:
-            raise RowMismatch(f"{where} {misfit}") from None
+            raise RowMismatch(f"{self._where(place)} {misfit}") from None
+
+    def array(self, place: int, column: pa.Array) -> pa.Array:
+        """The column at `place` of a schema that is columnar, of exactly its type, with values that `column`
+        would read. Raises RowMismatch, ArrowInvalid."""
+        data_type, wanted, _ = self._columns[place]
+        if column.null_count == len(column):
+            return pa.nulls(len(column), wanted)
+        self._see_type(place, column)
+        try:
+            _see_values(column, data_type)
+        except Misfit as misfit:
+            raise RowMismatch(f"{self._where(place)} {misfit}") from None
+        if column.type.equals(wanted):
+            return column
+        if pa.types.is_string(wanted) or pa.types.is_binary(wanted):
+            return column.cast(wanted)
+        return column.view(wanted)
+
+    def _see_type(self, place: int, column: pa.Array) -> None:
+        data_type, wanted, _ = self._columns[place]
+        if not _is_type(column.type, wanted):
+            raise RowMismatch(
+                f"{self._where(place)} expects {data_type.simpleString()}, in Arrow {wanted}, got "
+                f"{column.type}; cast it, such as column.cast(pa.{_made(wanted)})"
+            )
+
+    def _where(self, place: int) -> str:
+        return f"column {self._names[place]!r} ({place + 1} of {len(self._names)})"
+
+
+def joined_rows(parts: Sequence[Sequence[WireRow]]) -> Sequence[WireRow]:
+    """All of some parts, which are of one shape, one behind the other: columns where all of them are."""
+    if len(parts) == 1:
+        return parts[0]
+    columnar = [part for part in parts if isinstance(part, ColumnRows)]
+    if not parts or len(columnar) < len(parts):
+        return [row for part in parts for row in part]
+    columns = zip(*(part.columns for part in columnar), strict=True)
+    return ColumnRows(columnar[0].shape, [pa.concat_arrays(pieces) for pieces in columns])
 
 
 def _is_type(given: pa.DataType, wanted: pa.DataType) -> bool:
@@ -118,11 +163,9 @@ def _reader(data_type: spark.DataType) -> Read:
         case spark.StringType() | spark.BinaryType() | spark.BooleanType():
             return _objects
         case spark.TimestampType() | spark.TimestampNTZType():
-            return _within(
-                pa.int64(), _TIME_MIN_US, _TIME_MAX_US, "whose year in UTC is not within 1 to 9999"
-            )
+            return _within(*_TIMES)
         case spark.DateType():
-            return _within(pa.int32(), _DAY_MIN, _DAY_MAX, "whose year is not within 1 to 9999")
+            return _within(*_DAYS)
         case _:
             return _each(data_type)
 
@@ -130,6 +173,23 @@ def _reader(data_type: spark.DataType) -> Read:
 _TIME_MIN_US, _TIME_MAX_US = -62_135_596_800_000_000, 253_402_300_799_999_999
 _DAY_MIN, _DAY_MAX = -719_162, 2_932_896
 """What Python has datetimes and dates for."""
+_TIMES = pa.int64(), _TIME_MIN_US, _TIME_MAX_US, "whose year in UTC is not within 1 to 9999"
+_DAYS = pa.int32(), _DAY_MIN, _DAY_MAX, "whose year is not within 1 to 9999"
+
+
+def _see_values(column: pa.Array, data_type: spark.DataType) -> None:
+    """Raises Misfit, ArrowInvalid for a column with a value that its reader would raise for."""
+    match data_type:
+        case spark.TimestampType() | spark.TimestampNTZType():
+            _see_within(column, *_TIMES)
+        case spark.DateType():
+            _see_within(column, *_DAYS)
+        case spark.StringType():
+            column.validate(full=True)
+
+
+def _copied(column: pa.Array) -> pa.Array:
+    return pa.concat_arrays([column, column[:0]])
 
 
 def _numbers(column: pa.Array) -> list[Any]:
@@ -149,14 +209,18 @@ def _objects(column: pa.Array) -> list[Any]:
 
 def _within(whole: pa.DataType, least: int, most: int, why: str) -> Read:
     def read(column: pa.Array) -> list[Any]:
-        numbers = column.view(whole)
-        found = pc.min_max(numbers).as_py()
-        for value in (found["min"], found["max"]):
-            if value is not None and not least <= value <= most:
-                raise Misfit(f"holds {value} ({column.type}), {why}")
-        return _numbers(numbers)
+        return _numbers(_see_within(column, whole, least, most, why))
 
     return read
+
+
+def _see_within(column: pa.Array, whole: pa.DataType, least: int, most: int, why: str) -> pa.Array:
+    numbers = column.view(whole)
+    found = pc.min_max(numbers).as_py()
+    for value in (found["min"], found["max"]):
+        if value is not None and not least <= value <= most:
+            raise Misfit(f"holds {value} ({column.type}), {why}")
+    return numbers
 
 
 def _each(data_type: spark.DataType) -> Read:

@@ -15,6 +15,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_type
 
 from penstock.dataflow.schema import Schema
+from penstock_worker.values.column_rows import ColumnRows
 from penstock_worker.values.rows import WireRow
 from penstock_worker.values.spark_types import spark_type
 from penstock_worker.values.wire_values import Convert, wire_type
@@ -33,6 +34,8 @@ class ArrowRows:
 
     def batch(self, rows: Sequence[WireRow]) -> pa.RecordBatch:
         """All of `rows`, which are not none."""
+        if isinstance(rows, ColumnRows):
+            return pa.RecordBatch.from_arrays(list(rows.columns), schema=self._schema)
         return pa.RecordBatch.from_arrays(self.arrays(zip(*rows, strict=True)), schema=self._schema)
 
     def arrays(self, columns: Iterable[Sequence[Any]]) -> list[pa.Array]:

@@ -40,11 +40,14 @@ class Held:
 
     def check(self, rows: Sequence[Any]) -> None:
         """Look at rows that were put out; their size is taken from the last one. Raises TooMuch."""
-        count = len(rows)
+        if len(rows):
+            self.check_count(len(rows), rows[-1])
+
+    def check_count(self, count: int, last: Any) -> None:
+        """The same of so many rows, by the last one."""
         if count > self.rows_max:
             raise TooMuch(f"puts out more than {self.rows_max} rows; yield fewer for one row")
-        if count:
-            self.check_bytes(_bytes_of(rows[-1]) * count, "puts out")
+        self.check_bytes(_bytes_of(last) * count, "puts out")
 
     def check_bytes(self, size_bytes: int, what: str) -> None:
         """Raises TooMuch."""

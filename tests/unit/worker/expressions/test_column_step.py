@@ -15,7 +15,8 @@ from penstock.dataflow.plan import Fanout, Step
 from penstock.store.codec import decode_batch, decode_timestamps
 from penstock.store.port import Bounds
 from penstock_worker.expressions.column_step import ColumnStepWork
-from penstock_worker.stages.steps import FanoutRunner, OutputBatch
+from penstock_worker.outputs.output_batch import OutputBatch
+from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.user_code.running import UserCodeError
 from penstock_worker.values.held import Held
 

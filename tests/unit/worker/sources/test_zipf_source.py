@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from penstock_worker.kinds.sources import open_reader
 from penstock_worker.sources.pace import Pace
 from penstock_worker.sources.reader import SourceBatch
 from penstock_worker.sources.zipf import BLOCK_ROWS, ZipfReader
+from penstock_worker.values.column_rows import COLUMNS_FROM, ColumnRows
 
 NOW_US = 1_700_000_000_000_000
 MANY = 1 << 30
@@ -38,7 +40,8 @@ def rows_of(
 ) -> list[tuple[object, ...]]:
     reader = ZipfReader("gen", source)
     reader.open(f"gen/{partition}", position, NOW_US)
-    return reader.read(f"gen/{partition}", position, count, MANY, NOW_US + 10**12).rows
+    batch = reader.read(f"gen/{partition}", position, count, MANY, NOW_US + 10**12)
+    return [tuple(row) for row in batch.rows]
 
 
 def test_a_row_is_key_payload_service_time_and_number() -> None:
@@ -67,7 +70,8 @@ def test_a_row_says_when_it_was_due_where_a_column_is_named_for_that() -> None:
 def test_rows_do_not_depend_on_how_they_are_read(counts: list[int]) -> None:
     source = replace(PLAIN, rate_per_s=1000.0, shuffles_per_minute=60.0)
     whole = rows_of(source, sum(counts))
-    position, seen = b"", []
+    position = b""
+    seen: list[Sequence[object]] = []
     for count in counts:
         reader = ZipfReader("gen", source)
         reader.open("gen/0", position, NOW_US)
@@ -103,7 +107,7 @@ def test_numbers_count_over_all_partitions_and_end_with_the_records() -> None:
         assert reader.read(f"gen/{partition}", rest.position, 5, MANY, NOW_US) == SourceBatch(
             [], [], rest.position, finished=True, next_due_us=None
         )
-        numbers += [row[3] for row in batch.rows + rest.rows]
+        numbers += [row[3] for row in (*batch.rows, *rest.rows)]
     assert sorted(numbers) == list(range(20))
 
 
@@ -214,3 +218,31 @@ def test_due_rows_are_exactly_those_whose_time_has_come(
     stamps = pace.timestamps_us(index, min(due, 20))
     assert stamps == [pace.due_us(index + row) for row in range(len(stamps))]
     assert pace.due_rows(index, NOW_US - 5) == 0
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        PLAIN,
+        replace(PLAIN, record_bytes=0, partitions=3, records=20_000),
+        replace(PLAIN, rate_per_s=1e6, shuffles_per_minute=600.0, time_column="due"),
+        replace(PLAIN, time_column="due", service_time_us=2000),
+    ],
+)
+def test_columns_hold_the_rows_that_are_read_without_them(source: ZipfSource) -> None:
+    by_rows, by_columns = ZipfReader("gen", source), ZipfReader("gen", source)
+    assert by_columns.give_columns()
+    position = b""
+    for reader in (by_rows, by_columns):
+        reader.open("gen/1" if source.partitions > 1 else "gen/0", position, NOW_US)
+    for rows in (8192, 5, 511, 512, 3000, 8192):
+        shard = "gen/1" if source.partitions > 1 else "gen/0"
+        expected = by_rows.read(shard, position, rows, MANY, NOW_US + 1_000_000)
+        found = by_columns.read(shard, position, rows, MANY, NOW_US + 1_000_000)
+        assert isinstance(found.rows, ColumnRows) is (len(expected.rows) >= COLUMNS_FROM)
+        assert list(found.rows) == expected.rows
+        assert list(found.timestamps_us) == expected.timestamps_us
+        assert found.position == expected.position
+        assert found.finished is expected.finished
+        assert found.next_due_us == expected.next_due_us
+        position = found.position

@@ -12,9 +12,10 @@ from penstock.store.codec import encode_batch
 from penstock.store.fragments import fragments_of
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Claimed, Entry, FetchedShard
+from penstock_worker.outputs.output_batch import ENTRY_ROWS_MAX, OutputBatch
 from penstock_worker.stages import within
 from penstock_worker.stages.batch_stage import BATCH_BYTES_MAX, BatchBounds, BatchStage, batch_of
-from penstock_worker.stages.steps import ENTRY_ROWS_MAX, FanoutRunner, OutputBatch
+from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.within import Batches, Rows
 from penstock_worker.stages.work import WorkFailed
 from penstock_worker.task.batch_size import WholeInbox

@@ -22,7 +22,8 @@ from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.plan import ARROW, PANDAS, Fanout, KeyedEdge, Step
 from penstock.store.codec import decode_batch
 from penstock.store.port import Bounds
-from penstock_worker.stages.steps import FanoutRunner, OutputBatch
+from penstock_worker.outputs.output_batch import OutputBatch
+from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.user_code import batch_steps
 from penstock_worker.user_code.frame_step import FrameStep
 from penstock_worker.user_code.running import UserCodeError, UserCodeMissing

@@ -13,7 +13,8 @@ from penstock.store.ownership import OwnedShard
 from penstock.store.port import Answer, Bounds, Claimed, FetchedShard
 from penstock_worker.sources.zipf import ZipfReader
 from penstock_worker.stages.flush_pace import GATHER_US_MAX, GATHER_US_MIN, FlushPace
-from penstock_worker.stages.source_stage import READ_ROWS_MAX, SourceStage
+from penstock_worker.stages.part_size import QUICK_US, QuickRows
+from penstock_worker.stages.source_stage import READ_COLUMNS_MAX, READ_ROWS_MAX, SourceStage
 from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.work import Work
 from scenes.task_scene import TurnedClock
@@ -28,7 +29,7 @@ spec:
   code: {module: unused}
   operators:
   - name: records
-    source: {zipf: {keys: 10, ratePerSecond: 100000, seed: 1}}
+    source: {zipf: {keys: 10, recordBytes: 0, ratePerSecond: 100000, seed: 1}}
   - name: out
     inputs: [records]
     sink: {files: {path: out/, format: jsonl}}
@@ -96,14 +97,14 @@ def owned(source: SourceStage) -> OwnedShard:
 def test_a_stage_reads_full_batches_until_it_has_caught_up_and_then_rests(
     source: SourceStage, owned: OwnedShard, clock: TurnedClock
 ) -> None:
-    clock.sleep_us(25_000)  # 2 500 records are due
+    clock.sleep_us(200_000)  # 20 000 records are due
     rows = []
     while isinstance(worked := source.work(owned, AT_START), Work):
         rows.append(worked.commit.consumed_rows)
         owned.settle(worked.commit, Answer.OK)
         source.settled(owned, worked)
-    assert rows[:2] == [READ_ROWS_MAX, READ_ROWS_MAX]
-    assert sum(rows) == pytest.approx(2_500, abs=20)
+    assert rows[:4] == [READ_ROWS_MAX, 2 * READ_ROWS_MAX, 4 * READ_ROWS_MAX, READ_COLUMNS_MAX]
+    assert sum(rows) == pytest.approx(20_000, abs=20)
     assert 0 < worked.until_us - clock.time_us <= GATHER_US_MIN
 
 
@@ -117,3 +118,19 @@ def test_an_answer_that_comes_when_the_shard_is_gone_is_no_error(
     source.settled(owned, worked)
     source.adopt(owned)
     assert isinstance(source.work(owned, AT_START), Work), "a new owner begins at once"
+
+
+def test_columns_are_read_in_larger_parts_only_while_these_are_quick() -> None:
+    quick = QuickRows(1024, 8192)
+    for _ in range(5):
+        quick.took(quick.rows, QUICK_US // 4)
+    assert quick.rows == 8192
+    quick.took(1024, QUICK_US // 4)
+    assert quick.rows == 8192
+    quick.took(8192, QUICK_US - 1)
+    assert quick.rows == 8192
+    for _ in range(5):
+        quick.took(quick.rows, QUICK_US + 1)
+    assert quick.rows == 1024
+    quick.took(1024, QUICK_US - 1)
+    assert quick.rows == 1024

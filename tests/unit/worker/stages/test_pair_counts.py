@@ -15,8 +15,9 @@ from penstock.dataflow.plan import Fanout, KeyedEdge, Processor, Stage, Step, Ta
 from penstock.store.memory.node import MemoryNode
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import Bounds, PutPairs, ReadPairs, Request, StoreFull
+from penstock_worker.outputs.output_batch import OutputBatch
 from penstock_worker.stages.pair_counts import PUBLISH_US, PairCounts, pair_counts
-from penstock_worker.stages.steps import FanoutRunner, OutputBatch
+from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.values.held import Held
 
 ROWS = parse_schema("tag string, land bigint")

@@ -18,7 +18,8 @@ from penstock.dataflow.routing import Router
 from penstock.store.codec import decode_batch
 from penstock.store.fragments import Gathering
 from penstock.store.port import Bounds, Output
-from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused
+from penstock_worker.outputs.output_batch import OutputBatch, OutputRefused
+from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.user_code.running import UserCodeError, UserCodeMissing
 from penstock_worker.values.held import HELD_ROWS_MAX, ONE_ROW, ROWS_OUT_MAX, Held, TooMuch
 

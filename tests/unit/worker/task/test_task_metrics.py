@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
+import pytest
+
 from penstock.dataflow.plan import Fanout, Processor, Stage, Tasks
 from penstock.dataflow.schema import Column, Schema
-from penstock.metrics.rows import ShardRow, shard_row_name, unpack
+from penstock.metrics.rows import ShardRow, TaskRow, shard_row_name, task_row_name, unpack
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Claimed, Owner, PutMetrics
+from penstock.store.stamps import Stamps
 from penstock_worker.stages.work import Work
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.metrics import INTERVAL_US, TaskMetrics
@@ -69,3 +73,17 @@ def test_what_nobody_has_seen_yet_is_told_an_interval_after_the_last_row() -> No
     assert counted.wait_us(2_000) == INTERVAL_US - 2_000
     assert counted.due(INTERVAL_US - 1) is None
     assert counted.due(INTERVAL_US) is not None
+
+
+@pytest.mark.parametrize("stamps_us", [[7] * 300, list(range(0, 3_000_000, 10_007)), [5], []])
+def test_ages_of_an_array_are_counted_as_those_of_a_list(stamps_us: list[int]) -> None:
+    found = []
+    for given in (stamps_us, Stamps(np.array(stamps_us, np.int64))):
+        counted = metrics()
+        counted.written("sink", given, 3_000_000)
+        name = task_row_name("w0", "count-w0", 0)
+        row = unpack(name, dict(counted.rows(0).rows)[name])
+        assert isinstance(row, TaskRow)
+        found.append(row.latency.get("sink", {}))
+    assert found[0] == found[1]
+    assert sum(found[0].values()) == len(stamps_us)

@@ -14,7 +14,8 @@ from penstock.dataflow.ddl import parse_schema
 from penstock.dataflow.plan import Calls, Fanout, Step
 from penstock.store.codec import decode_batch
 from penstock.store.port import Bounds
-from penstock_worker.stages.steps import FanoutRunner, OutputBatch
+from penstock_worker.outputs.output_batch import OutputBatch
+from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.user_code.async_step import AsyncCalls, CallFailed, is_async
 from penstock_worker.user_code.running import UserCodeError, UserCodeMissing
 from penstock_worker.values.held import Held

@@ -24,10 +24,12 @@ from penstock.dataflow.json_rows import JsonRows
 from penstock.dataflow.plan import Fanout, KeyedEdge
 from penstock.dataflow.routing import Router, routable
 from penstock.dataflow.schema import Schema
+from penstock.dataflow.wire_keys import routing_keys
 from penstock.store.codec import decode_batch, encode_batch
 from penstock.store.port import Bounds
+from penstock_worker.outputs.output_batch import OutputBatch, OutputRefused
 from penstock_worker.stages.keyed_part import key_getter
-from penstock_worker.stages.steps import FanoutRunner, OutputBatch, OutputRefused, routing_keys
+from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.state.encoding import key_packer
 from penstock_worker.state.shapes import StateMisuse, StateShape
 from penstock_worker.values.held import ONE_ROW

@@ -133,7 +133,7 @@ class Owner:
         if batch.rows:
             moved = batch.position != partition.position
             assert moved, f"{shard}: rows were given, and the position stays where it was: they come twice"
-        return batch, self._as_python(batch.rows)
+        return batch, self._as_python([tuple(row) for row in batch.rows])
 
     def step(self, partition: Partition, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX) -> bool:
         """One read, committed. False: nothing is there now; then it is rested until the next look."""
