@@ -33,8 +33,8 @@ from rich.table import Table
 
 SECONDS = 5.0
 HOSTS = 6
-BITS_PER_S = 8_000_000
-FAST_BITS_PER_S = 32_000_000
+BITS_PER_S = 5_000_000
+FAST_BITS_PER_S = 20_000_000
 RATE_PER_S = 400.0
 """Of a host's source at most: a sixth of what two cores do in all, since here hosts share them."""
 SEEN = Condition(12_000, 0.8)
@@ -56,8 +56,8 @@ PARALLELISMS, FULL_PARALLELISMS = (2, 4, 6), (2, 3, 4, 5, 6)
 RECONFIGURED_PADDING, RECONFIGURED_S = 4_000, 14.0
 PAUSE_LOAD = Load(FAST_BITS_PER_S, 200, 300.0, 4.0, 0)
 CHANGES, FULL_CHANGES = 6, 30
-TURNS, FULL_TURNS = 5, 15
-COST_ROUNDS = 40
+TURNS, FULL_TURNS = 6, 20
+COST_ROUNDS = 120
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,8 +26,9 @@ FRAME_BYTES = 14 + 20 + 32
 """Ethernet, IP, TCP with timestamps: what is around the bytes of a frame."""
 _BURST_S = 0.004
 _BURST_BYTES_MIN = 2 * MTU_BYTES
-_QUEUE_MS = 50
-"""How long a frame waits for its turn at most; then it is dropped, as full queues do."""
+_QUEUE_MS = 500
+"""How long a frame waits for its turn at most; then it is dropped. Long, since links are slow and windows are
+those of fast ones: a queue that drops measures TCP's timers."""
 _LINK = "eth0"
 
 
