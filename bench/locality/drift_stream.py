@@ -42,17 +42,17 @@ class DriftShape:
 
 
 FITTED = DriftShape(
-    records=200_000,
-    locations=2000,
-    location_skew=0.75,
-    stable=0.42,
+    records=1_000_000,
+    locations=3000,
+    location_skew=0.3,
+    stable=0.365,
     stable_tags=6000,
-    trends=0.24,
+    trends=0.265,
     trend_tags=3000,
-    trend_weeks=3.0,
+    trend_weeks=3.5,
     passing_tags=15_000,
-    tag_skew=0.9,
-    loyalty=0.72,
+    tag_skew=0.98,
+    loyalty=0.7,
 )
 
 
