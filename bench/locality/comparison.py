@@ -33,8 +33,8 @@ from rich.table import Table
 
 SECONDS = 5.0
 HOSTS = 6
-BITS_PER_S = 5_000_000
-FAST_BITS_PER_S = 20_000_000
+BITS_PER_S = 4_000_000
+FAST_BITS_PER_S = 16_000_000
 RATE_PER_S = 400.0
 """Of a host's source at most: a sixth of what two cores do in all, since here hosts share them."""
 SEEN = Condition(12_000, 0.8)
@@ -54,10 +54,12 @@ WEEKS, FULL_WEEKS = 12, 30
 KEPT = (10, 100, 1_000, 10_000, 100_000)
 PARALLELISMS, FULL_PARALLELISMS = (2, 4, 6), (2, 3, 4, 5, 6)
 RECONFIGURED_PADDING, RECONFIGURED_S = 4_000, 14.0
+SLOWER, FULL_SLOWER = (3,), (2, 3, 4, 5)
+"""Beside `HOSTS`, on the slower links."""
 PAUSE_LOAD = Load(FAST_BITS_PER_S, 200, 300.0, 4.0, 0)
 CHANGES, FULL_CHANGES = 6, 30
-TURNS, FULL_TURNS = 6, 20
-COST_ROUNDS = 120
+TURNS, FULL_TURNS = 5, 20
+COST_ROUNDS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +158,7 @@ def _drift(wanted: Wanted, screen: Screen) -> dict[str, Any]:
 
 def _reconfiguration(wanted: Wanted, screen: Screen) -> dict[str, Any]:
     speeds = [(HOSTS, BITS_PER_S), (HOSTS, FAST_BITS_PER_S)]
-    others = [(hosts, BITS_PER_S) for hosts in ((2, 3, 4, 5) if wanted.is_full else (3,))]
+    others = [(hosts, BITS_PER_S) for hosts in (FULL_SLOWER if wanted.is_full else SLOWER)]
     runs: list[Reconfigured] = []
     for hosts, bits_per_s in (*speeds, *others):
         load = Load(bits_per_s, RECONFIGURED_PADDING, RATE_PER_S, RECONFIGURED_S, wanted.seed)
@@ -228,6 +230,13 @@ PARTS: Mapping[str, Callable[[Wanted, Screen], dict[str, Any]]] = {
 }
 
 
+def _steps(part: str, *, is_full: bool) -> int:
+    """How many a part has."""
+    hosts = FULL_HOSTS if is_full else DEFAULT_HOSTS
+    slower = FULL_SLOWER if is_full else SLOWER
+    return {"throughput": len(hosts) + 1, "drift": 2, "reconfiguration": len(slower) + 3, "counting": 1}[part]
+
+
 def _table(result: Mapping[str, Any]) -> Table:
     table = Table(title="Keys that meet on one host")
     for column in ("what", "hash", "worst", "table", "of what links allow"):
@@ -270,7 +279,7 @@ def main() -> None:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     cpu.adopt_orphans()
     about = machine.description()
-    screen = Screen(len(wanted.parts))
+    screen = Screen(sum(_steps(part, is_full=wanted.is_full) for part in wanted.parts))
     result: dict[str, Any] = {"bench": "locality", "seed": wanted.seed}
     try:
         for part in wanted.parts:
