@@ -90,6 +90,18 @@ def _throughput(wanted: Wanted, screen: Screen) -> dict[str, Any]:
             points += sweep(hosts, some, setting, folder, screen)
     RESULTS.mkdir(exist_ok=True)
     figures.throughput(RESULTS / "locality_throughput.png", points, HOSTS, SEEN)
+    off = [abs(one.bytes_off) for one in points if one.bytes_off is not None]
+    return {
+        "servers": servers_of(points),
+        "points": [_flat(one) for one in points],
+        "bytes_off_max": round(max(off), 4),
+        "rows_checked": sum(one.rows for one in points),
+        "lost": 0,
+    }
+
+
+def servers_of(points: Sequence[Point]) -> dict[str, Any]:
+    """Hosts -> way -> figures at the point that is looked at, with what links allow (`bound`)."""
     servers: dict[str, Any] = {}
     for hosts in sorted({one.hosts for one in points}):
         at = {one.way: one for one in points if (one.hosts, one.condition) == (hosts, SEEN)}
@@ -105,14 +117,7 @@ def _throughput(wanted: Wanted, screen: Screen) -> dict[str, Any]:
         times = at[TABLE].records_per_s / at[HASH].records_per_s
         servers[str(hosts)]["table_over_hash"] = round(times, 3)
         servers[str(hosts)]["of_bound"] = round(times / servers[str(hosts)]["bound"], 3)
-    off = [abs(one.bytes_off) for one in points if one.bytes_off is not None]
-    return {
-        "servers": servers,
-        "points": [_flat(one) for one in points],
-        "bytes_off_max": round(max(off), 4),
-        "rows_checked": sum(one.rows for one in points),
-        "lost": 0,
-    }
+    return servers
 
 
 def _flat(point: Point) -> dict[str, Any]:

@@ -8,7 +8,7 @@ has to promise. Neighbours: `synthetic` and `tags` draw the keys, `worker` reads
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ class Stream(msgspec.Struct, frozen=True):
     """`pairs` are the keys of a partition's rows, in order, over and over; `rate_per_s` is what each
     partition makes at most."""
 
-    pairs: dict[str, Sequence[tuple[Any, Any]]]
+    pairs: Mapping[str, Sequence[tuple[Any, Any]]]
     padding_bytes: int
     rate_per_s: float
 

@@ -105,7 +105,8 @@ def flows(made: Stream, keys: Integers, way: str) -> Floats:
     for host in range(keys.hosts):
         for _, second in made.pairs[f"{SOURCE}/{host}"]:
             found[host, at[second]] += 1
-    return found / found.sum(axis=1, keepdims=True)
+    shares: Floats = found / found.sum(axis=1, keepdims=True)
+    return shares
 
 
 def row_bytes(made: Stream) -> float:

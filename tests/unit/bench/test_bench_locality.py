@@ -9,10 +9,13 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pytest
-from bench.locality import drift, synthetic
+from bench.locality import drift, figures, synthetic
+from bench.locality.comparison import SEEN, servers_of
 from bench.locality.drift_stream import FITTED, DriftStream
 from bench.locality.outputs import Output, Outputs, read_outputs
+from bench.locality.reconfiguration import Load, Reconfigured
 from bench.locality.streams import Stream, StreamReader, set_stream
+from bench.locality.sweep import Condition, Point
 from bench.locality.synthetic import HASH, TABLE, WAYS, WORST
 from bench.locality.topology import INTEGERS, SECOND, SHARDS_EACH, SINK
 from bench.two_nodes import NodesFailedError
@@ -114,3 +117,43 @@ def test_a_row_that_is_lost_or_there_twice_shows_in_totals(tmp_path: Path) -> No
         outputs_in(tmp_path, [Output("a", 1, 1, 0), Output("a", 1, 3, 1)])
     with pytest.raises(NodesFailedError, match="total of a"):
         outputs_in(tmp_path, [Output("a", 1, 1, 0), Output("a", 2, 2, 1)])
+
+
+# --- what is told -------------------------------------------------------------------------------------
+
+
+def point(hosts: int, way: str, condition: Condition = SEEN) -> Point:
+    """Twice as many by table as by hash, of three times that are allowed."""
+    per_s, allowed = {HASH: (100.0, 100.0), WORST: (80.0, 90.0), TABLE: (200.0, 300.0)}[way]
+    return Point(hosts, way, condition, per_s, allowed, 0.5, 1000, 6_300_000, 6_000_000.0)
+
+
+def run(hosts: int) -> Reconfigured:
+    load = Load(4_000_000, 4_000, 100.0, 2.0, SEED)
+    return Reconfigured(
+        hosts, load, 100.0, 200.0, 0.17, 0.7, 0.75, [100.0, 200.0] * 4, 2.0, 0.5, 20, [9.0, 90.0], [8.0], 800
+    )
+
+
+def test_the_bound_is_table_over_hash_as_links_allow() -> None:
+    found = servers_of([point(6, way) for way in WAYS])["6"]
+    assert found[HASH]["records_per_s"] == 100
+    assert found["bound"] == 3
+    assert found["table_over_hash"] == 2
+    assert found["of_bound"] == pytest.approx(2 / 3, abs=0.001)
+
+
+def test_bytes_are_compared_where_rows_are_most_of_what_is_on_the_wire() -> None:
+    assert point(6, HASH).bytes_off == pytest.approx(0.05)
+    assert point(6, HASH, Condition(0, 0.8)).bytes_off is None
+
+
+def test_pictures_are_drawn(tmp_path: Path) -> None:
+    conditions = (SEEN, Condition(12_000, 1.0), Condition(0, 0.8))
+    points = [point(hosts, way, one) for hosts in (2, 6) for way in WAYS for one in conditions]
+    figures.throughput(tmp_path / "throughput.png", points, 6, SEEN)
+    weeks = [drift.WeekFigures(0.2, 0.1, float("nan"), 0), drift.WeekFigures(0.5, 0.2, 0.7, 10)]
+    figures.drift(tmp_path / "drift.png", dict.fromkeys(drift.MODES, weeks))
+    figures.pairs_kept(tmp_path / "pairs.png", {2: [(10, 0.5), (100, 0.6)], 6: [(10, 0.2)]})
+    figures.reconfigurations(tmp_path / "reconfiguration.png", [run(2), run(6)])
+    assert len(list(tmp_path.glob("*.png"))) == 4
