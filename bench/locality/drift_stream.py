@@ -109,4 +109,5 @@ class DriftStream:
     def _drawn(self, values: int, skew: float, count: int) -> Numbers:
         """Numbers below `values`, the lowest the most frequent."""
         weights = np.cumsum(1 / np.arange(1, values + 1) ** skew)
-        return np.searchsorted(weights, self._rng.random(count) * weights[-1])
+        found: Numbers = np.searchsorted(weights, self._rng.random(count) * weights[-1])
+        return found
