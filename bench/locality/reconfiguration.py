@@ -112,7 +112,7 @@ def reconfigured(hosts: int, load: Load, folder: Path) -> Reconfigured:
     (decision,) = [one for one in kept.decided if one.action is not None]
     assert decision.without is not None
     assert decision.expected is not None
-    gaps, before = gaps_ms(outputs, begun_s, over_s + SETTLE_S)
+    gaps, before = gaps_ms(outputs, begun_s, over_s + SETTLE_S, load.seconds / 2)
     start_s = begun_s - load.seconds
     return Reconfigured(
         hosts=hosts,
@@ -132,10 +132,13 @@ def reconfigured(hosts: int, load: Load, folder: Path) -> Reconfigured:
     )
 
 
-def gaps_ms(outputs: Outputs, start_s: float, end_s: float) -> tuple[list[float], list[float]]:
-    """The longest gaps of all keys in a time, and in as much time before it."""
+def gaps_ms(
+    outputs: Outputs, start_s: float, end_s: float, control_s: float = float("inf")
+) -> tuple[list[float], list[float]]:
+    """The longest gaps of all keys in a time, and in as much time before it, or `control_s` where that is
+    less."""
     during = outputs.longest_gaps_ms(start_s, end_s)
-    before = outputs.longest_gaps_ms(2 * start_s - end_s, start_s)
+    before = outputs.longest_gaps_ms(start_s - min(control_s, end_s - start_s), start_s)
     return list(during.values()), list(before.values())
 
 
