@@ -55,8 +55,8 @@ def pauses(hosts: int, load: Load, changes: int, folder: Path) -> Pauses:
             spans.append((begun_s, over_s))
             time.sleep(BETWEEN_S + SETTLE_S + over_s - begun_s)
         with system.paused():
-            rows = system.check_nothing_lost()
-    outputs = read_outputs(folder)
+            # Sources go on behind this, until all is stopped.
+            rows, outputs = system.check_nothing_lost(), read_outputs(folder)
     if outputs.rows() != rows:
         raise NodesFailedError(f"{rows} rows were read, the sink has {outputs.rows()}")
     found = [gaps_ms(outputs, begun_s, over_s + SETTLE_S) for begun_s, over_s in spans]

@@ -105,8 +105,8 @@ def reconfigured(hosts: int, load: Load, folder: Path) -> Reconfigured:
         loop.turn(_seen(system, loop))
         local_behind = next(line.local_share for line in loop.lines())
         with system.paused():
-            rows = system.check_nothing_lost()
-    outputs = read_outputs(folder)
+            # Sources go on behind this, until all is stopped.
+            rows, outputs = system.check_nothing_lost(), read_outputs(folder)
     if outputs.rows() != rows:
         raise NodesFailedError(f"{rows} rows were read, the sink has {outputs.rows()}")
     (decision,) = [one for one in kept.decided if one.action is not None]
