@@ -7,8 +7,9 @@ location by `loyalty`, and else from anywhere. Locations and tags are skewed by 
 new tags have not been seen before, so no table knows them.
 
 `FITTED` was found by `drift_fit`, with METIS on exact counts as the paper has it and none of Penstock's own
-code: hash 16.6%, a table after the first week 49%, the same table some months later 40%, expected by METIS
-itself 75%, 12% more than the mean on the fullest instance by hash. Neighbours: `drift` tries Penstock on it.
+code, and has not been changed since that was tried on it. It was to come to: hash 16.6%, a table after the
+first week 49%, the same table some months later 40%, expected by METIS itself 75%, 12% more than the mean on
+the fullest instance by hash. Neighbours: `drift` tries Penstock on it.
 """
 
 from __future__ import annotations
