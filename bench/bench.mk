@@ -68,6 +68,10 @@ bench-scheduler: setup-tests ## Bench: time of one of Elasticutor's decisions at
 bench-tables: setup-tests ## Bench: what it costs to count pairs of keys, and to decide about routing tables
 	@$(BENCH) bench.tables
 
+.PHONY: bench-locality
+bench-locality: setup-tests ## Bench: correlated keys on one host: throughput over throttled links, drifting weeks, a table made while rows flow (root; SEED=N, BENCH_FULL=1)
+	@$(BENCH) bench.locality.comparison --seed $(or $(SEED),1)
+
 .PHONY: bench-elasticity
 bench-elasticity: setup-tests ## Bench: Elasticutor's experiments in virtual time (SEED=N; BENCH_FULL=1 for 32 nodes and all values)
 	@$(BENCH) bench.elasticity --seed $(or $(SEED),1)

@@ -23,7 +23,7 @@ from typing import Any
 from bench import machine
 from bench.node_store import NodeStore as Server
 from bench.screen import Screen, show
-from bench.task_cost import Unwaiting, connected, published
+from bench.turned_tasks import Unwaiting, connected, published
 from rich.table import Table
 
 from penstock.api.compile import compile_topology

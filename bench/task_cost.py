@@ -11,113 +11,31 @@ one compares two versions of the code, in turns.
 from __future__ import annotations
 
 import argparse
-import atexit
 import cProfile
 import json
-import os
 import pstats
 import shutil
 import tempfile
 import time
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bench.node_store import NodeStore as Server
+from bench.turned_tasks import TurnedNode
 
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
-from penstock.errors import RetryError
-from penstock.store.port import (
-    Bounds,
-    Create,
-    Enroll,
-    Measure,
-    NodeStore,
-    OpenStore,
-    Owner,
-    Publish,
-    Request,
-    SetTasks,
-    WaitReady,
-)
-from penstock.store.redis.store import RedisStore, load_functions
-from penstock_worker.spark.task_entry import assemble
-from penstock_worker.task.launch import TaskLaunch
-from penstock_worker.task.loop import TaskLoop
+from penstock.store.port import Measure
 
 BENCH = Path(__file__).parent
 SHARDS = 64
 FAST_PER_S = 140_000
 PORT = 17_461
 WINDOW_END_US = 1_700_000_000_000_000
-_INCARNATION = "u1/5/1"
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-
-
-class _TurnedClock:
-    """What time it is is told; durations are this process's CPU time."""
-
-    anchor = None
-
-    def __init__(self, time_us: int) -> None:
-        self.time_us = time_us
-
-    def share(self, store: object) -> None:
-        """There is no other process."""
-
-    def now_us(self) -> int:
-        return self.time_us
-
-    def wall_us(self) -> int:
-        return self.time_us
-
-    def monotonic_us(self) -> int:
-        return time.process_time_ns() // 1000
-
-    def sleep_us(self, microseconds: int) -> None:
-        self.time_us += microseconds
-
-
-def connected(url: str, topology_uid: str) -> NodeStore:
-    """A connection to a server that may not be up yet, its functions loaded. Raises RuntimeError."""
-    for _ in range(200):
-        with suppress(OSError, RetryError):
-            load_functions(url)
-            store = RedisStore(url, topology_uid, Bounds())
-            store.call(OpenStore("n1"))
-            return store
-        time.sleep(0.05)
-    raise RuntimeError(f"no store at {url}")
-
-
-def published(store: NodeStore, operator: str, shards: list[str], *, source: bool) -> None:
-    """Shards of an operator, made, and given to one executor."""
-    executor = f"{operator}-w1"
-    workers = (("w1", "n1", "localhost", "u1"),)
-    named = tuple((shard, executor, "n1") for shard in shards)
-    store.call(Publish(operator, 1, 0, workers, ((executor, "w1", 1),), named))
-    for shard in shards:
-        store.call(Create(shard, source=source))
-
-
-class Unwaiting:
-    """A connection that does not block: others are in the same thread."""
-
-    def __init__(self, store: NodeStore) -> None:
-        self._store = store
-
-    def call(self, call: Request[Any]) -> Any:
-        return self._store.call(replace(call, timeout_ms=1) if isinstance(call, WaitReady) else call)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
 
 
 class _Scene:
-    """A store, and a task for each stage."""
+    """A node, and a task for each stage."""
 
     def __init__(self, folder: Path, arguments: argparse.Namespace) -> None:
         self.folder = folder
@@ -129,34 +47,18 @@ class _Scene:
             shutil.copy(file, folder)
         overrides = [f"records.source.zipf.ratePerSecond={arguments.rate}", *arguments.set]
         self.plan = compile_topology(load_topology(folder / f"{arguments.topology}.yaml", overrides))
-        self.server = Server(folder, "n1", arguments.port)
-        self.server.start()
-        atexit.register(self.server.stop)
         self.rounds = -(-arguments.records * 1000 // (arguments.rate * arguments.round_ms))
-        self.clock = _TurnedClock(WINDOW_END_US - self.rounds * arguments.round_ms * 1000)
-        self.store = connected(self.server.url, "t")
-        published(self.store, "records", ["records/0"], source=True)
-        published(self.store, "count", [f"count/{number}" for number in range(SHARDS)], source=False)
-        self.store.call(Enroll("w1", "u1", 5, 1))
-        self.source = self._task("records", ["records/0"])
-        self.count = self._task("count", [f"count/{number}" for number in range(SHARDS)])
-
-    def _task(self, operator: str, shards: list[str]) -> TaskLoop:
-        ready = f"{operator}.ready"
-        self.store.call(SetTasks("w1", _INCARNATION, f"{operator}-w1", tuple((s, ready) for s in shards)))
-        launch = TaskLaunch(
-            "t", self.server.url, "w1", Owner(f"{operator}-w1", _INCARNATION, ready), 0,
-            self.plan.stage(operator), str(self.folder), False, Bounds(),
-        )  # fmt: skip
-        connected = RedisStore(self.server.url, "t", Bounds())
-        waiter: Any = Unwaiting(RedisStore(self.server.url, "t", Bounds()))
-        return assemble(launch, connected, waiter, self.clock)
+        began_us = WINDOW_END_US - self.rounds * arguments.round_ms * 1000
+        self.node = TurnedNode(folder, self.plan, arguments.port, began_us)
+        self.clock, self.store = self.node.clock, self.node.store
+        shards = {"records": ["records/0"], "count": [f"count/{number}" for number in range(SHARDS)]}
+        for operator, named in shards.items():
+            self.node.publish(operator, named, source=operator == "records")
+        self.node.enroll()
+        self.source, self.count = (self.node.task(operator, named) for operator, named in shards.items())
 
     def store_us(self) -> int:
-        process = self.server.process
-        assert process is not None
-        fields = Path(f"/proc/{process.pid}/schedstat").read_text().split()
-        return int(fields[0]) // 1000
+        return self.node.store_us()
 
     def done(self, operator: str) -> int:
         shards = [f"count/{n}" for n in range(SHARDS)] if operator == "count" else ["records/0"]
@@ -231,7 +133,7 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
             pstats.Stats(profile).sort_stats(arguments.sort).print_stats(45)
         return found
     finally:
-        scene.server.stop()
+        scene.node.stop()
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from bench import cpu
-from bench.node_store import STOP_S, NodeStore
+from bench.node_store import STOP_S, Loopback, NodeStore, Place
 from bench.penstock_side import environment
 
 from penstock.api.compile import compile_topology
@@ -31,14 +31,18 @@ from penstock.api.load import load_topology
 from penstock.api.schedule_object import to_spec
 from penstock.dataflow.partitions import shards_of
 from penstock.dataflow.plan import Plan, Processor
+from penstock.dataflow.routing_table import RoutingTable, is_carried_out
 from penstock.errors import PenstockError
+from penstock.locality.carrying import table_place
 from penstock.metrics.rows import WorkerRow, unpack, worker_row_name
 from penstock.schedule.record import ExecutorPlace, OperatorSchedule, ShardPlace, StorePlace, WorkerPlace
+from penstock.store.codec import decode_counts
 from penstock.store.port import Measure, ReadMetrics, ShardCounters
 from penstock.store.redis.store import RedisStore
 
 UID = "bench"
 TERM = 1
+MANIFEST = "topology.yaml"
 START_S = 90.0
 POLL_S = 0.002
 
@@ -64,11 +68,12 @@ def _free_port() -> int:
 
 
 class Node:
-    """A redis-server and an agent."""
+    """A redis-server and an agent; on this machine as it is, or on a `place` of their own."""
 
-    def __init__(self, name: str, folder: Path) -> None:
+    def __init__(self, name: str, folder: Path, place: Place | None = None) -> None:
         self.name = name
-        self.store = NodeStore(folder, name, _free_port())
+        self.place = place or Loopback()
+        self.store = NodeStore(folder, name, _free_port(), place)
         self.reports: dict[str, tuple[int, int]] = {}
         """Object -> (version, shards moving), as the agent reported last."""
         self._agent: subprocess.Popen[str] | None = None
@@ -78,7 +83,7 @@ class Node:
         command = [sys.executable, "-m", "bench.agent_on_pipe", self.name, self.store.url, str(_free_port())]
         with (self.store.folder / "agent.log").open("ab") as log:
             self._agent = subprocess.Popen(
-                command,
+                self.place.command(command),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -129,10 +134,11 @@ class Node:
 class Worker:
     """A worker of the product, as `penstock run` starts one."""
 
-    def __init__(self, name: str, node: Node, folder: Path, module: str) -> None:
+    def __init__(self, name: str, node: Node, folder: Path, module: str, manifest: str = MANIFEST) -> None:
         self.name = name
         self.node = node
         self._module = module
+        self._manifest = manifest
         self.uid = f"uid-{name}"
         self._folder = folder
         self._attempt = 0
@@ -141,20 +147,20 @@ class Worker:
     def start(self) -> None:
         launch = WorkerLaunch(
             topology_uid=UID,
-            manifest=str(self._folder / "topology.yaml"),
+            manifest=str(self._folder / self._manifest),
             base_dir=str(self._folder),
             worker=self.name,
             uid=self.uid,
             attempt=self._attempt,
             store_id=self.node.name,
-            store_url=self.node.store.url,
+            store_url=self.node.store.local_url,
         )
         self._attempt += 1
         file = self._folder / f"{self.name}.json"
         file.write_text(launch.model_dump_json())
         with (self._folder / f"{self.name}.log").open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", self._module, str(file)],
+                self.node.place.command([sys.executable, "-m", self._module, str(file)]),
                 cwd=self._folder,
                 env=environment(),
                 stdin=subprocess.DEVNULL,
@@ -191,20 +197,30 @@ class Worker:
 class Nodes:
     """Two nodes or more, the workers on them, and the Schedules as they should be. Not thread safe.
 
-    `workers` is worker -> node; `folder` holds topology.yaml and the code. Schedules begin without executors.
+    `workers` is worker -> node; `folder` holds the manifest and the code. Schedules begin without executors.
+    `plan` is what the manifest says, where that is no topology as users write them; `places` are the nodes
+    that are not on this machine as it is.
     """
 
     def __init__(
-        self, folder: Path, workers: Mapping[str, str], worker_module: str = "penstock_worker"
+        self,
+        folder: Path,
+        workers: Mapping[str, str],
+        worker_module: str = "penstock_worker",
+        manifest: str = MANIFEST,
+        plan: Plan | None = None,
+        places: Mapping[str, Place] | None = None,
     ) -> None:
         self.folder = folder
-        self.plan: Plan = compile_topology(load_topology(folder / "topology.yaml"))
-        self.nodes = {name: Node(name, folder) for name in dict.fromkeys(workers.values())}
+        self.plan = plan or compile_topology(load_topology(folder / manifest))
+        at = places or {}
+        self.nodes = {name: Node(name, folder, at.get(name)) for name in dict.fromkeys(workers.values())}
         self.workers = {
-            name: Worker(name, self.nodes[node], folder, worker_module) for name, node in workers.items()
+            name: Worker(name, self.nodes[node], folder, worker_module, manifest)
+            for name, node in workers.items()
         }
         self.schedules: dict[str, OperatorSchedule] = {}
-        self._stores = {name: RedisStore(node.store.url, UID) for name, node in self.nodes.items()}
+        self._stores = {name: RedisStore(node.store.local_url, UID) for name, node in self.nodes.items()}
 
     # --- what runs
 
@@ -241,24 +257,28 @@ class Nodes:
 
     # --- the operator's hand
 
-    def begin(self, executors: Sequence[ExecutorPlace], runs: Mapping[str, str]) -> None:
-        """Make the first Schedules: `runs` is operator -> the executor that has all its shards at first."""
+    def begin(self, executors: Sequence[ExecutorPlace], runs: Mapping[str, str | Mapping[str, str]]) -> None:
+        """Make the first Schedules: `runs` is operator -> the executor that has all its shards at first, or
+        the executor of each."""
         worker_of = {executor.name: executor.worker for executor in executors}
         places = tuple(
-            WorkerPlace(worker.name, worker.node.name, "127.0.0.1", worker.uid)
+            WorkerPlace(worker.name, worker.node.name, worker.node.place.address, worker.uid)
             for worker in self.workers.values()
         )
         stores = tuple(StorePlace(node.name, node.name, node.store.address) for node in self.nodes.values())
         for stage in self.plan.stages:
-            executor = runs[stage.operator]
-            home = self.workers[worker_of[executor]].node.name
+            told, shards = runs[stage.operator], shards_of(stage, self.folder)
+            of = dict.fromkeys(shards, told) if isinstance(told, str) else told
             self.schedules[stage.operator] = OperatorSchedule(
                 operator=stage.operator,
                 version=1,
                 term=TERM,
                 workers=places,
                 executors=tuple(e for e in executors if e.name.startswith(f"{stage.operator}-")),
-                shards={shard: ShardPlace(executor, home, 1) for shard in shards_of(stage, self.folder)},
+                shards={
+                    shard: ShardPlace(of[shard], self.workers[worker_of[of[shard]]].node.name, 1)
+                    for shard in shards
+                },
                 stores=stores,
                 is_source=not isinstance(stage.head, Processor),
             )
@@ -278,6 +298,19 @@ class Nodes:
         for shard, executor in moves.items():
             shards[shard] = ShardPlace(executor, self.workers[worker_of[executor]].node.name)
         self._publish(replace(old, shards=shards))
+
+    def put_table(self, operator: str, table: RoutingTable) -> None:
+        """Have an operator's keys go by a table; its commits switch by themselves."""
+        self._publish(replace(self.schedules[operator], table=table_place(table)))
+
+    def is_carried_out(self, operator: str, table: RoutingTable) -> bool:
+        """Whether nobody routes by an earlier table, or waits for keys of this one."""
+        return is_carried_out(operator, table, self.counts())
+
+    def counts(self) -> dict[str, dict[str, int]]:
+        """Shard -> what its record counts, of those of which that is known."""
+        shards = [shard for schedule in self.schedules.values() for shard in schedule.shards]
+        return {shard: decode_counts(seen.counts) for shard, seen in self.counters(shards).items()}
 
     def set_tasks(self, operator: str, executor: str, tasks: int) -> None:
         old = self.schedules[operator]

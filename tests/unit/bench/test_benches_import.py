@@ -11,7 +11,7 @@ from house import ROOT
 ELSEWHERE = {"flink_peer", "peers.bytewax_count", "peers.flink_count"}
 """Run by a Python that has the peer, and not Penstock."""
 MODULES = {path.stem for path in (ROOT / "bench").glob("*.py")} | {
-    f"peers.{path.stem}" for path in (ROOT / "bench" / "peers").glob("*.py")
+    f"{room}.{path.stem}" for room in ("peers", "locality") for path in (ROOT / "bench" / room).glob("*.py")
 }
 
 

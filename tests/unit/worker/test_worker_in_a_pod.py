@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -12,7 +13,8 @@ from clocks.standing_clock import StandingClock
 from penstock.api.compile import compile_topology
 from penstock.api.launch.worker_launch import WorkerLaunch, launch_from
 from penstock.api.load import parse_manifest
-from penstock.dataflow.plan import Plan
+from penstock.dataflow.plan import Fanout, Plan, Processor, Stage, Tasks
+from penstock.dataflow.schema import Column, Schema
 from penstock.errors import PermanentError
 from penstock.metrics.rows import (
     PartitionsRow,
@@ -31,11 +33,13 @@ from penstock.store.port import (
     Answer,
     Bounds,
     Enroll,
+    Fetch,
     MintStart,
     OpenStore,
     ProtocolMismatch,
     Publish,
     PutMetrics,
+    PutTable,
     ReadMetrics,
     Request,
     Retract,
@@ -146,6 +150,7 @@ class Pod:
         base_dir: Path,
         node: MemoryNode | None = None,
         clock: StandingClock | None = None,
+        plan: Plan | None = None,
         **launch: object,
     ) -> None:
         self.base_dir = base_dir
@@ -157,7 +162,7 @@ class Pod:
         self.clock = clock or StandingClock()
         self.vitals = Vitals(self.clock)
         self.tasks = PlainTasks()
-        plan = plan_of()
+        plan = plan or plan_of()
         self.announcer = SourceAnnouncer(
             self.launch, plan, MemoryStore(self.node, "t1", Bounds()), self.clock
         )
@@ -292,6 +297,39 @@ def test_partitions_are_announced_under_the_stores_generation(pod: Pod) -> None:
     pod.turn()
     pod.announcer.announce()
     assert pod.partitions("lines").generation == 2
+
+
+# --- routing tables --------------------------------------------------------------------------------
+
+
+def test_tasks_are_told_of_a_table_once_it_is_new(tmp_path: Path) -> None:
+    """So that all producers switch together, and not each when it looks the next time."""
+    (tmp_path / "a.txt").write_text("x\n", encoding="utf-8")
+    pod = Pod(tmp_path, plan=plan_with_tables())
+    pod.publish(1)
+    pod.turn()
+    ready = pod.tasks.started[0].launch.owner.ready
+
+    def is_told() -> bool:
+        return pod.store.call(Fetch(ready, 1, 0)).control
+
+    is_told()  # of its shards
+    pod.turn()
+    assert not is_told()
+    pod.store.call(PutTable("count", 1, b"a table"))
+    pod.turn()
+    assert is_told()
+    pod.turn()
+    assert not is_told()
+
+
+def plan_with_tables() -> Plan:
+    plan = plan_of()
+    words = Schema((Column("word", "string"),))
+    count = Processor("m:Count", words, (0,), 2, locality=True)
+    return replace(
+        plan, stages=(*plan.stages, Stage("count", count, Tasks(1, 1, 1), Fanout(words, (), (), ())))
+    )
 
 
 # --- waiting ---------------------------------------------------------------------------------------

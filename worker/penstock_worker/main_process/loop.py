@@ -16,7 +16,7 @@ import logging
 from collections.abc import Callable
 
 from penstock.api.launch.worker_launch import WorkerLaunch
-from penstock.dataflow.plan import Plan
+from penstock.dataflow.plan import Plan, Processor
 from penstock.errors import PenstockError
 from penstock.metrics.heard_rows import HeardRows
 from penstock.metrics.rows import ShardRow, TaskRow, unpack, worker_row_name
@@ -35,7 +35,9 @@ from penstock.store.port import (
     ReadMetrics,
     SetTasks,
     StoreUnreachable,
+    TableVersions,
     Tasks,
+    Wake,
     WorkerAssignment,
 )
 from penstock_worker.main_process.resident_task import ResidentTask, TaskStarter
@@ -103,6 +105,14 @@ class MainProcess:
         self._executors: dict[str, RunningExecutor] = {}
         self._assigned: dict[str, AssignedExecutor] = {}
         self._loads = ShardLoads()
+        self._routed = tuple(
+            stage.operator
+            for stage in plan.stages
+            if isinstance(stage.head, Processor) and stage.head.locality
+        )
+        """Operators whose keys may go by tables,"""
+        self._tables: list[tuple[int, ...]] = [() for _ in self._routed]
+        """and the versions of these that tasks were told of."""
         self._starts = 0
         self._balance_us = 0
         self._report_us = 0
@@ -210,8 +220,13 @@ class MainProcess:
 
     def _cycle(self) -> None:
         now_us = self._clock.monotonic_us()
-        assignment, failures, rows = self._store.pipeline(
-            [Assignment(self._launch.worker), Failures(), ReadMetrics()]
+        assignment, failures, rows, *tables = self._store.pipeline(
+            [
+                Assignment(self._launch.worker),
+                Failures(),
+                ReadMetrics(),
+                *(TableVersions(operator) for operator in self._routed),
+            ]
         )
         self._follow(assignment, failures_of(failures, self._launch.template))
         if self._announcer is not None:
@@ -229,6 +244,7 @@ class MainProcess:
             if self._may_grow(executor.operator):
                 busy_share = max(busy_share, executor.busy_share(loads))
         self._tell_tasks()
+        self._tell_of_tables(tables)
         self._resident.prepare(busy_share)
         self._forget_idle()
         if now_us >= self._report_us:
@@ -348,6 +364,14 @@ class MainProcess:
                 told.append(SetTasks(self._launch.worker, self._incarnation, executor.name, shards, waiting))
         if Answer.STALE in self._store.pipeline(told):
             raise Replaced("another start of this worker has enrolled")
+
+    def _tell_of_tables(self, versions: list[tuple[int, ...]]) -> None:
+        """Wake all tasks where a table is new, so that they switch together: from the first switch to the
+        last rows of keys that move wait. A wake that is lost costs the tasks' own look."""
+        if versions == self._tables:
+            return
+        self._tables = versions
+        self._store.pipeline([Wake(ready) for one in self._executors.values() for ready in one.ready_lists()])
 
     # --- what others see --------------------------------------------------------------------------
 

@@ -116,6 +116,10 @@ class RunningExecutor:
             surplus = max(0, surplus - there)
         self._shards = shards
 
+    def ready_lists(self) -> list[str]:
+        """Those of its tasks, whether they are up or not."""
+        return [slot.task.launch.owner.ready for slot in self._slots.values() if slot.task is not None]
+
     def stop(self) -> None:
         """Run nothing any more; shards stay whose they are."""
         self.assign(0, ())

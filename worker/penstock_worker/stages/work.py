@@ -79,6 +79,9 @@ class Unasked(Protocol):
     def wait_us(self) -> int:
         """How long until there may be some."""
 
+    def hurry(self) -> None:
+        """Somebody has told that there is news: it is looked for at once."""
+
     def look(self) -> None:
         """Find out whether there is any, where that is due. Raises what the store does."""
 

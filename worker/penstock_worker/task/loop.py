@@ -165,6 +165,8 @@ class TaskLoop:
             return
         fetched: Fetched | None = self._exchange()
         while fetched is not None and not self.retired:
+            if fetched.control and self._unasked is not None:
+                self._unasked.hurry()
             has_more = fetched.control and self.refresh({shard.shard for shard in fetched.shards})
             handed_out = [shard for shard in fetched.shards if self._is_mine(shard)]
             work = [*self._take_rested(), *handed_out]

@@ -6,11 +6,14 @@ import errno
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.dataflow.plan import Plan, Processor
+from penstock.dataflow.routing_table import encode_table, next_table, routed_count
 from penstock.store.codec import decode_counts
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import (
@@ -24,6 +27,7 @@ from penstock.store.port import (
     Fetch,
     Measure,
     Owner,
+    PutTable,
     ReadMetrics,
     ReportFailure,
     Request,
@@ -31,6 +35,7 @@ from penstock.store.port import (
     StoreUnreachable,
     Wake,
 )
+from penstock_worker.state.encoding import pack
 from penstock_worker.task.loop import REFRESH_US, TaskLoop
 from scenes.task_scene import CODE, INCARNATION, Between, Scene
 
@@ -98,6 +103,22 @@ def scene(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scene:
     return scene
 
 
+def with_tables(plan: Plan) -> Plan:
+    """Each keyed operator's keys may go by a table."""
+    stages = []
+    for stage in plan.stages:
+        head = replace(stage.head, locality=True) if isinstance(stage.head, Processor) else stage.head
+        steps = tuple(
+            replace(
+                step,
+                out=replace(step.out, edges=tuple(replace(edge, locality=True) for edge in step.out.edges)),
+            )
+            for step in stage.out.steps
+        )
+        stages.append(replace(stage, head=head, out=replace(stage.out, steps=steps)))
+    return replace(plan, stages=tuple(stages))
+
+
 def fed(scene: Scene) -> Scene:
     scene.turns(scene.task("lines", ["lines/a.txt"]))
     return scene
@@ -127,6 +148,26 @@ def test_a_lost_reply_to_a_commit_is_neither_lost_nor_counted_twice(scene: Scene
     assert scene.out() == [], "the commit is done, but the task does not know"
     scene.turns(task)
     assert scene.out() == ['{"word":"ash","total":3}', '{"word":"sea","total":2}']
+
+
+def test_a_task_that_is_woken_switches_to_a_new_table_at_once(scene: Scene):
+    """All producers are to switch together: rows of keys that move wait from the first to the last."""
+    scene.plan = with_tables(scene.plan)
+    task = scene.task("lines", ["lines/a.txt"])
+    scene.turns(task)
+    table = next_table(None, {pack(("ash",)): 0, pack(("sea",)): 1}, lambda _: 0, ["lines/a.txt"])
+    scene.store.call(PutTable("count", table.version, encode_table(table)))
+
+    def routes_by() -> int:
+        (counters,) = scene.store.call(Measure(("lines/a.txt",)))
+        assert counters is not None
+        return decode_counts(counters.counts).get(routed_count("count"), 0)
+
+    task.turn()
+    assert routes_by() == 0, "versions were looked at a moment ago"
+    scene.store.call(Wake("lines.ready"))
+    task.turn()
+    assert routes_by() == table.version
 
 
 def test_a_late_owner_is_fenced_and_the_new_one_writes_what_was_committed(scene: Scene):
