@@ -106,7 +106,8 @@ def test_keys_that_belong_together_meet_on_one_node_and_go_back_when_nobody_asks
         assert keys_in_tables(running) == 0
         places = [from_object(one) for one in running.schedules()]
         after = {one.operator: one.table.version for one in places if one.table is not None}
-        assert after.keys() == versions.keys()
+        # The other operator's table may have come between: one is carried out at a time.
+        assert after.keys() >= versions.keys()
         assert all(after[name] > version for name, version in versions.items())
 
         def counted() -> list[str]:
