@@ -91,7 +91,7 @@ def test_keys_that_belong_together_meet_on_one_node_and_go_back_when_nobody_asks
         assert keys_in_tables(running) > 0
         met = wait("keys meet", lambda found: is_carried_out(found) and share_here(found) >= 0.8, MEETS_S)
         versions = {one["operator"]: one["version"] for one in locality(met)["tables"]}
-        (change,) = [one for one in locality(met)["decisions"] if one.get("actions")]
+        change = next(one for one in locality(met)["decisions"] if one.get("actions"))
         described = cluster.kubectl("describe", "topology", running.name)
         assert "Local Share:" in described
         assert "Version:" in described
