@@ -23,7 +23,7 @@ from penstock.store.moving.progress import MoveObstacle, MoveProgress, MoveStep
 from penstock.store.port import NodeStore, StoreUnreachable, UnreadableState
 from penstock_operator.agent.copy_pace import CopyPace
 from penstock_operator.agent.kept_thread import KeptThread, MakeThread, ThreadFaults
-from penstock_operator.agent.store_side import DueMove, OpenStore
+from penstock_operator.agent.store_side import KEPT_S, DueMove, OpenStore
 
 _LOG = logging.getLogger(__name__)
 
@@ -48,8 +48,6 @@ _AGAIN_WHEN_FULL_S = 15.0
 _AGAIN_WHEN_UNREADABLE_S = 15.0
 _AGAIN_AFTER_BUG_S = 5.0
 """What ends one thread is not to end them all, one after the other."""
-KEPT_S = 60.0
-"""How long a mover keeps a connection that it has no use for: a topology's next move begins at once."""
 LET_GO_S = 3.0
 """A move that has not gone on for so long is let go; what a full store has of it goes too."""
 _DISCARDS_MAX = 256

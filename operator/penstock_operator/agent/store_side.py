@@ -62,6 +62,8 @@ _STRANGERS_LOOKED_AT = 64
 _STRANGERS_MAX = 1000
 COUNTS_S = 60.0
 """How often it is looked for counted pairs of tasks that are gone: nobody goes by them."""
+KEPT_S = 60.0
+"""How long a connection to another store is kept without a use: a topology's next move begins at once."""
 LOST_AFTER_S = 2.0
 """How long a record must be nowhere before it counts as lost: a move's steps are not seen at one moment."""
 
@@ -130,6 +132,8 @@ class StoreSide:
         self._store_id = store_id
         self._open_store = open_store
         self._stores: dict[tuple[str, str], NodeStore] = {}
+        self._used_at_s: dict[tuple[str, str], float] = {}
+        self._now_s = 0.0
         self._opened: OpenedStore | None = None
         self._standing: dict[tuple[str, str], Standing] = {}
         self._topologies: dict[str, _Topology] = {}
@@ -161,6 +165,7 @@ class StoreSide:
         """Bring the store up to `snapshot`. `remembered` are uids of states whose Schedules were there once,
         `unlisted` those that nobody may take for gone. What cannot be read is its own topology's trouble.
         Raises StoreUnreachable, StoreFull, ProtocolMismatch."""
+        self._now_s = now_s
         if opened != self._opened:
             self._begin(opened)
         for seen in snapshot.schedules.values():
@@ -226,6 +231,7 @@ class StoreSide:
         for store in self._stores.values():
             store.close()
         self._stores.clear()
+        self._used_at_s.clear()
 
     def _begin(self, opened: OpenedStore) -> None:
         """The store was opened: nothing that was known of it counts."""
@@ -241,16 +247,17 @@ class StoreSide:
         key = (store_id or self._store_id, uid)
         if key not in self._stores:
             self._stores[key] = self._open_store(*key)
+        self._used_at_s[key] = self._now_s
         return self._stores[key]
 
     def _keep_connections(self, topologies: Collection[str]) -> None:
-        """Close those of topologies that are gone, and those to other stores that nothing is asked of now."""
+        """Close those of topologies that are gone, and those to other stores that were not used for long."""
         for key in list(self._stores):
             store_id, uid = key
-            known = self._topologies.get(uid)
-            is_needed = store_id == self._store_id or (known is not None and known.missing_since_s)
-            if not is_needed or uid not in {*topologies, _ANY}:
+            is_kept = store_id == self._store_id or self._now_s - self._used_at_s[key] < KEPT_S
+            if not is_kept or uid not in {*topologies, _ANY}:
                 self._stores.pop(key).close()
+                del self._used_at_s[key]
 
     def _any_store(self) -> NodeStore:
         return self._store(_ANY)

@@ -28,14 +28,13 @@ from penstock.store.port import (
 from penstock.store.port.moves import Chunk, Depart, Freeze, Install, ReadMove, Thaw
 from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.moving import (
-    KEPT_S,
     LET_GO_S,
     MOVES_AT_ONCE,
     PRECOPY_BURST_S,
     PRECOPY_SHARE,
     MoveDriver,
 )
-from penstock_operator.agent.store_side import DueMove
+from penstock_operator.agent.store_side import KEPT_S, DueMove
 from penstock_simulation.twins.no_thread import NoThread
 from scenes.move_scene import MoveScene
 from scenes.store_scenario import SHARDS, out

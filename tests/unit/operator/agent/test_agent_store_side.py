@@ -34,6 +34,7 @@ from penstock_operator.agent.schedule_feed import ScheduleCache, SeenSchedule
 from penstock_operator.agent.store_keeper import OpenedStore
 from penstock_operator.agent.store_side import (
     COUNTS_S,
+    KEPT_S,
     LOST_AFTER_S,
     STRANGERS_S,
     UNREADABLE_S,
@@ -222,11 +223,15 @@ def test_a_topology_that_left_nothing_here_is_not_alive_once_its_schedules_are_g
     assert side.turn().alive == frozenset()
 
 
-def test_another_store_is_connected_to_only_while_something_is_missing_here(side: Side) -> None:
+def test_another_store_is_connected_to_until_nothing_was_missing_here_for_long(side: Side) -> None:
     side.turn(item(2, homes={"0": "a", "5": "a"}))
     side.turn()
     assert "b" in side.open
     side.store.call(Create("mid/5"))
+    side.now_s = KEPT_S - 1
+    side.turn()
+    assert "b" in side.open, "the next move asks there at once"
+    side.now_s = KEPT_S
     side.turn()
     assert set(side.open) == {"a"}
     side.cache.listed([], ())
