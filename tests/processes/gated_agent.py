@@ -21,9 +21,9 @@ import msgspec
 from penstock.store.port import Answer, NodeStore, Request
 from penstock.store.port.moves import Activate, Depart, Drop, Freeze, NextRound, Precopy
 from penstock_operator.agent import node_agent
+from penstock_operator.agent.kept_stores import OpenStore
 from penstock_operator.agent.main import run_agent
 from penstock_operator.agent.moving import MoveDriver
-from penstock_operator.agent.store_side import OpenStore
 
 A = TypeVar("A")
 

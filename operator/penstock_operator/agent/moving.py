@@ -22,8 +22,9 @@ from penstock.store.moving.mover import MoveKind, StoreOf, go_back_once, let_go_
 from penstock.store.moving.progress import MoveObstacle, MoveProgress, MoveStep
 from penstock.store.port import NodeStore, StoreUnreachable, UnreadableState
 from penstock_operator.agent.copy_pace import CopyPace
+from penstock_operator.agent.kept_stores import KeptStores, OpenStore
 from penstock_operator.agent.kept_thread import KeptThread, MakeThread, ThreadFaults
-from penstock_operator.agent.store_side import KEPT_S, DueMove, OpenStore
+from penstock_operator.agent.store_side import DueMove
 
 _LOG = logging.getLogger(__name__)
 
@@ -249,11 +250,9 @@ class Mover:
 
     def __init__(self, driver: MoveDriver, open_store: OpenStore, clock_s: Callable[[], float]) -> None:
         self._driver = driver
-        self._open_store = open_store
         self._clock_s = clock_s
         self._pace = CopyPace(PRECOPY_SHARE, PRECOPY_BURST_S, clock_s())
-        self._stores: dict[tuple[str, str], NodeStore] = {}
-        self._used_at_s: dict[tuple[str, str], float] = {}
+        self._stores = KeptStores(open_store)
         self._move: DueMove | None = None
         self._taken_at_s = self._now_s = 0.0
         self.chunks_max = _CHUNKS_AT_ONCE
@@ -264,14 +263,12 @@ class Mover:
         long."""
         self._move, self._taken_at_s, self._now_s = self._driver.take(now_s), now_s, now_s
         if self._move is None:
-            for line in [line for line, at_s in self._used_at_s.items() if now_s - at_s >= KEPT_S]:
-                del self._used_at_s[line]
-                self._stores.pop(line).close()
+            self._stores.close_unused(now_s)
         return self._move is not None
 
     def closes_in_s(self, now_s: float) -> float | None:
         """How long until a connection is to be closed if nobody uses it; None without any."""
-        return min((at_s + KEPT_S - now_s for at_s in self._used_at_s.values()), default=None)
+        return self._stores.closes_in_s(now_s)
 
     def go_on(self) -> float | None:
         """One step of the move that was taken. Answers for how long to rest before the next one; None when
@@ -294,10 +291,7 @@ class Mover:
         return rest_s
 
     def close(self) -> None:
-        for store in self._stores.values():
-            store.close()
-        self._stores.clear()
-        self._used_at_s.clear()
+        self._stores.close()
 
     def _end(self, move: DueMove, again_s: float | None) -> None:
         self._move = None
@@ -335,14 +329,10 @@ class Mover:
         return (self._pace.rest_after(began_s, ended_s) if is_copying else 0.0), again_s
 
     def _store_of(self, move: DueMove, store_id: str) -> NodeStore | None:
-        key = (store_id, move.topology_uid)
-        if key not in self._stores:
-            try:
-                self._stores[key] = self._open_store(*key)
-            except StoreUnreachable:
-                return None
-        self._used_at_s[key] = self._now_s
-        return self._stores[key]
+        try:
+            return self._stores.store(store_id, move.topology_uid, self._now_s)
+        except StoreUnreachable:
+            return None
 
     def _step(self, move: DueMove, here: NodeStore, store_of: StoreOf, chunks_ahead_max: int) -> MoveProgress:
         match move.kind:

@@ -39,6 +39,7 @@ from penstock.store.port import (
 from penstock.store.publishing import put_table, to_publish
 from penstock_operator.agent import decisions
 from penstock_operator.agent.decisions import NOBODY_GOES, Standing
+from penstock_operator.agent.kept_stores import KeptStores, OpenStore
 from penstock_operator.agent.schedule_feed import SeenSchedule, Snapshot
 from penstock_operator.agent.store_keeper import OpenedStore
 
@@ -62,15 +63,10 @@ _STRANGERS_LOOKED_AT = 64
 _STRANGERS_MAX = 1000
 COUNTS_S = 60.0
 """How often it is looked for counted pairs of tasks that are gone: nobody goes by them."""
-KEPT_S = 60.0
-"""How long a connection to another store is kept without a use: a topology's next move begins at once."""
 LOST_AFTER_S = 2.0
 """How long a record must be nowhere before it counts as lost: a move's steps are not seen at one moment."""
 
 T = TypeVar("T")
-
-OpenStore = Callable[[str, str], NodeStore]
-"""(store id, topology uid) -> a connection; StoreUnreachable when nobody knows its address."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,9 +126,7 @@ class StoreSide:
         self._node = node
         self._end_user, self._users = end_user, users
         self._store_id = store_id
-        self._open_store = open_store
-        self._stores: dict[tuple[str, str], NodeStore] = {}
-        self._used_at_s: dict[tuple[str, str], float] = {}
+        self._stores = KeptStores(open_store)
         self._now_s = 0.0
         self._opened: OpenedStore | None = None
         self._standing: dict[tuple[str, str], Standing] = {}
@@ -228,10 +222,7 @@ class StoreSide:
         return self._store(topology_uid)
 
     def close(self) -> None:
-        for store in self._stores.values():
-            store.close()
-        self._stores.clear()
-        self._used_at_s.clear()
+        self._stores.close()
 
     def _begin(self, opened: OpenedStore) -> None:
         """The store was opened: nothing that was known of it counts."""
@@ -244,20 +235,13 @@ class StoreSide:
         self._tables_put.clear()
 
     def _store(self, uid: str, store_id: str = "") -> NodeStore:
-        key = (store_id or self._store_id, uid)
-        if key not in self._stores:
-            self._stores[key] = self._open_store(*key)
-        self._used_at_s[key] = self._now_s
-        return self._stores[key]
+        return self._stores.store(store_id or self._store_id, uid, self._now_s)
 
     def _keep_connections(self, topologies: Collection[str]) -> None:
         """Close those of topologies that are gone, and those to other stores that were not used for long."""
-        for key in list(self._stores):
-            store_id, uid = key
-            is_kept = store_id == self._store_id or self._now_s - self._used_at_s[key] < KEPT_S
-            if not is_kept or uid not in {*topologies, _ANY}:
-                self._stores.pop(key).close()
-                del self._used_at_s[key]
+        known = {*topologies, _ANY}
+        self._stores.close_where(lambda _, uid: uid not in known)
+        self._stores.close_unused(self._now_s, but=self._store_id)
 
     def _any_store(self) -> NodeStore:
         return self._store(_ANY)
@@ -417,7 +401,7 @@ class StoreSide:
         for _ in range(_RETRACTS_PER_TURN):
             if store.call(Retract()) == 0:
                 _LOG.info("topology %s has no Schedule any more: its state is removed", uid)
-                self._stores.pop((self._store_id, uid)).close()
+                self._stores.close_where(lambda store_id, of: (store_id, of) == (self._store_id, uid))
                 return True
         return False
 

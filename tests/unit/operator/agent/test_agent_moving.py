@@ -26,6 +26,7 @@ from penstock.store.port import (
     UnreadableState,
 )
 from penstock.store.port.moves import Chunk, Depart, Freeze, Install, ReadMove, Thaw
+from penstock_operator.agent.kept_stores import KEPT_S
 from penstock_operator.agent.kept_thread import ThreadFaults
 from penstock_operator.agent.moving import (
     LET_GO_S,
@@ -34,7 +35,7 @@ from penstock_operator.agent.moving import (
     PRECOPY_SHARE,
     MoveDriver,
 )
-from penstock_operator.agent.store_side import KEPT_S, DueMove
+from penstock_operator.agent.store_side import DueMove
 from penstock_simulation.twins.no_thread import NoThread
 from scenes.move_scene import MoveScene
 from scenes.store_scenario import SHARDS, out

@@ -30,11 +30,11 @@ from penstock.store.port import (
     UnreadableState,
 )
 from penstock_operator.agent.applied_status import applied_entry
+from penstock_operator.agent.kept_stores import KEPT_S
 from penstock_operator.agent.schedule_feed import ScheduleCache, SeenSchedule
 from penstock_operator.agent.store_keeper import OpenedStore
 from penstock_operator.agent.store_side import (
     COUNTS_S,
-    KEPT_S,
     LOST_AFTER_S,
     STRANGERS_S,
     UNREADABLE_S,
