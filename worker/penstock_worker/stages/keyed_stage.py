@@ -562,9 +562,7 @@ class KeyedStage:
         rows_out[late_rows_of(self._operator)] = len(part.late)
         for sink in self._late_sinks:
             rows_out[sink] = rows_out.get(sink, 0) + len(part.late)
-            gathered_us, gathered = outputs.external(sink, self._columns)
-            gathered_us.extend(part.late_us)
-            gathered.extend(part.late)
+            outputs.put_external(sink, self._columns, part.late, part.late_us)
 
     def _work_due(
         self,
