@@ -43,7 +43,7 @@ STATE_BYTES = 64.0
 BATCH_ROWS = 64
 HASH, OFFLINE, ONLINE = "hash", "offline", "online"
 MODES = (HASH, OFFLINE, ONLINE)
-_RULES = LoopRules(every_s=0.0, rest_s=0.0, measure_s=0.0)
+_RULES = LoopRules(every_s=0.0, rest_s=0.0, measure_s=0.0, growth=1.0)
 
 _decode_key = msgspec.msgpack.Decoder(tuple[str]).decode
 

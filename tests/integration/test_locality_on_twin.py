@@ -45,7 +45,8 @@ pytestmark = pytest.mark.integration
 
 SHARDS = 8
 KEYS = range(24)
-COUNTED = 20_000
+COUNTED = 240_000
+"""By each task: so many that no more are waited for."""
 PRODUCERS = {"tags": "numbers", "lands": "tags"}
 
 

@@ -36,6 +36,7 @@ from penstock.dataflow.routing_table import (
     next_table,
 )
 from penstock.locality.counted import Counts, EdgeCounts, counts_of
+from penstock.locality.learning import Learning
 from penstock.locality.record import EdgeLine, TableDecisionKeeper, TablesBrought
 from penstock.locality.routed_plan import RoutedOperator, RoutedPlan
 from penstock.locality.seen import LocalitySeen
@@ -58,12 +59,14 @@ _MEASURE_TIMES = 10
 @dataclass(frozen=True, slots=True)
 class LoopRules:
     """`every_s`: how often it is decided. `rest_s`: so long after a table was carried out there is no next
-    one. `measure_s`: what a change brought is measured over this time."""
+    one. `measure_s`: what a change brought is measured over this time. `growth`: of the local share; no table
+    is begun while half as many records more promise more than this (`learning`)."""
 
     tables: TableRules = TableRules()  # noqa: RUF009 - frozen
     every_s: float = 10.0
     rest_s: float = 300.0
     measure_s: float = 60.0
+    growth: float = 0.02
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +120,7 @@ class LocalityLoop:
         self._keeper = keeper
         self._unrouted = unrouted
         self._rules = rules
+        self._learning = Learning(rules.growth, rules.tables.records_min)
         self._seed = seed
         self._tables: dict[str, RoutingTable] = {}
         self._keys: dict[str, Table] = {}
@@ -299,8 +303,12 @@ class LocalityLoop:
                 continue
             decision = self._decision(seen, edges)
             self._last = decision
+            is_learned = self._learning.is_done(decision)
             if decision.action is None:
                 self._show(decision, dry_run=False)
+            elif not is_learned:
+                why = "with more records it may be a better one"
+                self._show(_held_back(decision, "learning", why), dry_run=False)
             elif self._plan.dry_run:
                 self._show(decision, dry_run=True)
             elif is_resting:
@@ -365,6 +373,7 @@ class LocalityLoop:
             (name, _packed(action.tables[name])) for name in self._operators if name in action.tables
         ]
         self._change = _Change(decision, number, seen.at_us, waiting)
+        self._learning.forget()
         return self._next_waiting(seen, self._change)
 
     def _next_waiting(self, seen: LocalitySeen, change: _Change) -> TableToRecord | None:

@@ -23,7 +23,8 @@ from penstock.locality.routed_plan import RoutedOperator, RoutedPlan
 from penstock.locality.seen import LocalitySeen
 
 S = 1_000_000
-RULES = LoopRules(tables=TableRules(records_min=100), every_s=10, rest_s=300, measure_s=60)
+RULES = LoopRules(tables=TableRules(records_min=100), every_s=10, rest_s=300, measure_s=60, growth=1.0)
+LEARNING = replace(RULES, tables=TableRules(records_min=1000), growth=0.02)
 SHARDS = 4
 TAGS = RoutedOperator("tags", ("bigint",), SHARDS, ("posts",))
 LANDS = RoutedOperator("lands", ("bigint",), SHARDS, ("tags",))
@@ -50,15 +51,21 @@ class World:
     """A topology whose key k of `tags` sends to key k of `lands` alone. Shards are on two nodes, those of one
     number of `tags` and `lands` never on the same; what shards have carried out is in `counts`."""
 
-    def __init__(self, plan: RoutedPlan = PLAN, unrouted: frozenset[str] = frozenset()) -> None:
+    def __init__(
+        self,
+        plan: RoutedPlan = PLAN,
+        unrouted: frozenset[str] = frozenset(),
+        rules: LoopRules = RULES,
+    ) -> None:
         self.kept = Kept()
-        self.loop = LocalityLoop(plan, greedy_partition, self.kept, unrouted=unrouted, rules=RULES)
+        self.loop = LocalityLoop(plan, greedy_partition, self.kept, unrouted=unrouted, rules=rules)
         self.at_us = 100 * S
         self.counts: dict[str, dict[str, int]] = {}
         self.tables: dict[str, RoutingTable] = {}
         self.local_share = 0.0
         self.tasks = 1
         self.rows_per_task = 1200
+        self.keys_named = len(KEYS)
         self.held = ""
         self.records: list[TableToRecord] = []
 
@@ -69,7 +76,7 @@ class World:
         }
 
     def row(self, task: int = 0, versions: tuple[int, int] | None = None, at_us: int = 0) -> PairsRow:
-        pairs: dict[Pair, int] = {((key,), (key,)): 100 for key in KEYS}
+        pairs: dict[Pair, int] = {((key,), (key,)): 100 for key in KEYS[: self.keys_named]}
         seen = np.array(list(pairs.values()), np.int64)
         summary = PairSummary(self.rows_per_task, 0, tuple(pairs), seen, 0 * seen)
         local = int(self.local_share * 1000)
@@ -200,6 +207,54 @@ def test_a_change_that_brought_little_makes_the_next_one_wait_for_longer() -> No
     assert world.kept.decided[-1][0].rule == "resting"
     assert world.turn(300.0) is not None
     assert before != {name: world.loop.version(name) for name in ("tags", "lands")}
+
+
+def test_no_table_is_begun_while_more_records_name_more_keys() -> None:
+    world = World(rules=LEARNING)
+    world.keys_named = 6
+    assert world.turn() is None
+    assert world.kept.decided[-1][0].rule == "learning"
+    assert world.turn() is None, "nothing new was counted"
+    world.rows_per_task, world.keys_named = 1800, 12
+    assert world.turn() is None, "it has grown"
+    assert [decision.rule for decision, _ in world.kept.decided] == ["learning"]
+    world.rows_per_task = 2000
+    assert world.turn() is None, "that is too little more to tell"
+    world.rows_per_task = 2700
+    assert world.turn() is not None
+    settle(world)
+    tags, lands = places(world, "tags"), places(world, "lands")
+    assert all(tags[key] % 2 != lands[key] % 2 for key in KEYS)
+
+
+def test_what_was_learned_before_a_table_could_pay_need_not_be_learned_again() -> None:
+    world = World(rules=LEARNING)
+    apart = world.homes
+    world.homes = lambda: {  # type: ignore[method-assign]
+        name: dict.fromkeys(shards, "a") for name, shards in apart().items()
+    }
+    for rows in (1200, 1800):
+        world.rows_per_task = rows
+        assert world.turn() is None
+    assert world.kept.decided[-1][0].rule == "one-node"
+    world.homes = apart  # type: ignore[method-assign]
+    world.rows_per_task = 1900
+    assert world.turn() is not None
+
+
+def test_with_very_many_records_nothing_is_waited_for() -> None:
+    world = World(rules=LEARNING)
+    world.rows_per_task = 20 * LEARNING.tables.records_min
+    assert world.turn() is not None
+
+
+def test_counts_that_begin_anew_are_learned_from_anew() -> None:
+    world = World(rules=LEARNING)
+    for rows in (1900, 1200):
+        world.rows_per_task = rows
+        assert world.turn() is None
+    world.rows_per_task = 1800
+    assert world.turn() is not None
 
 
 def test_a_dry_run_decides_and_makes_no_table() -> None:
