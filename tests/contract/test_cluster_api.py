@@ -115,6 +115,25 @@ def test_a_list_selects_by_labels(backend: ClusterBackend) -> None:
     tell(backend, story)
 
 
+def test_a_long_list_comes_whole_and_others_may_go_on_between_its_pages(backend: ClusterBackend) -> None:
+    rests_s: list[float] = []
+
+    async def between(took_s: float) -> None:
+        rests_s.append(took_s)
+
+    async def story(cluster: ClusterApi) -> None:
+        names = [f"a{number:03d}" for number in range(201)]
+        for name in names:
+            made(await cluster.create(CONFIG_MAPS, objects.config_map(name, of="pages")))
+        listing = await cluster.list(CONFIG_MAPS, between=between)
+        assert [name_of(item) for item in listing.items if name_of(item).startswith("a")] == names
+        # The twin's lists come in one page.
+        assert len(rests_s) in {0, 2}
+        assert all(0 < took_s < 60 for took_s in rests_s)
+
+    tell(backend, story)
+
+
 def test_a_write_on_an_old_version_is_refused_and_changes_nothing(backend: ClusterBackend) -> None:
     async def story(cluster: ClusterApi) -> None:
         first = made(await cluster.create(SCHEDULES, objects.schedule(version=1)))

@@ -16,10 +16,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 LONG_S = 0.005
-YOUNG_LOOKS = 50
-"""So many of objects that are young come before one of the old ones; Python's own number is 10. With more of
-them old ones are looked through more seldom, but for longer: 100 ms and more of 1 000 Topologies."""
-TIMES_MAX = 500
+YOUNG_LOOKS = 15
+"""So many of objects that are young come before one of the old ones; Python's own number is 10. With 50 of
+them one took 90 ms while some of 1 000 Topologies changed, with 15 it takes up to 60."""
+TIMES_MAX = 1500
 """So often things are set aside before all is looked through."""
 _OLDEST = 2
 

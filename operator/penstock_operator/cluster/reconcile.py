@@ -211,7 +211,7 @@ class Reconciler:
         while True:
             await asyncio.sleep(RELIST_S)
             try:
-                await list_anew(self._cluster, self.mirror)
+                await list_anew(self._cluster, self.mirror, in_haste=False)
             except (RetryError, SkipTickError) as error:
                 _LOG.warning("objects could not be listed: %s", error)
             except PermanentError as error:

@@ -9,7 +9,7 @@ cluster do is done by hand in the tests' worlds: `put`, `set_status`, `finish`. 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cache
@@ -102,7 +102,9 @@ class _InNamespace:
         *,
         everywhere: bool = False,
         keep: Callable[[Object], Object] | None = None,
+        between: Callable[[float], Awaitable[None]] | None = None,
     ) -> Listing:
+        """In one page."""
         self._check()
         items = tuple(
             copy.deepcopy(held)

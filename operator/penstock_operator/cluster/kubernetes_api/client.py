@@ -5,7 +5,8 @@ What an answer means is `_outcome` and `error_of`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -73,6 +74,7 @@ class KubernetesCluster:
         *,
         everywhere: bool = False,
         keep: Callable[[Object], Object] | None = None,
+        between: Callable[[float], Awaitable[None]] | None = None,
     ) -> Listing:
         items: list[Object] = []
         query = {"limit": str(_PAGE)}
@@ -80,7 +82,9 @@ class KubernetesCluster:
             query["labelSelector"] = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
         version = ""
         path = f"{kind.root}/{kind.plural}" if everywhere else self._path(kind)
+        clock_s = asyncio.get_running_loop().time
         while True:
+            began_s = clock_s()
             status, answer = await self._send("GET", path, query=query)
             if status != 200:
                 raise error_of("list", kind, status, answer)
@@ -92,6 +96,8 @@ class KubernetesCluster:
             if not following:
                 return Listing(tuple(items), version)
             query["continue"] = following
+            if between is not None:
+                await between(clock_s() - began_s)
 
     async def get(self, kind: Kind, name: str) -> Object | None:
         status, answer = await self._send("GET", self._path(kind, name))

@@ -5,7 +5,7 @@ Reads go through. Neighbours: `lease` knows, `kubernetes_api.port` is the port o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from penstock_operator.cluster.kubernetes_api.lease import LeaseLost
 from penstock_operator.cluster.kubernetes_api.port import ClusterApi, Kind, Listing, Object, Refusal
@@ -32,8 +32,9 @@ class FencedCluster:
         *,
         everywhere: bool = False,
         keep: Callable[[Object], Object] | None = None,
+        between: Callable[[float], Awaitable[None]] | None = None,
     ) -> Listing:
-        return await self._cluster.list(kind, labels, everywhere=everywhere, keep=keep)
+        return await self._cluster.list(kind, labels, everywhere=everywhere, keep=keep, between=between)
 
     async def get(self, kind: Kind, name: str) -> Object | None:
         return await self._cluster.get(kind, name)

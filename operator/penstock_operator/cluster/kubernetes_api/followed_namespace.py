@@ -69,7 +69,7 @@ class FollowedNamespace:
     async def _is_listed(self) -> bool:
         """Whether it may be read. While no answer can be had it is as it was."""
         try:
-            await list_anew(self._cluster, self._mirror)
+            await list_anew(self._cluster, self._mirror, in_haste=not self._is_open)
         except (RetryError, SkipTickError) as error:
             _LOG.warning("objects of namespace %s could not be listed: %s", self._cluster.namespace, error)
             return bool(self._is_open)

@@ -16,7 +16,7 @@ four kinds of `penstock.errors`:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Protocol
@@ -119,9 +119,11 @@ class ClusterApi(Protocol):
         *,
         everywhere: bool = False,
         keep: Callable[[Object], Object] | None = None,
+        between: Callable[[float], Awaitable[None]] | None = None,
     ) -> Listing:
         """Every object with these labels; `everywhere`: in all namespaces. Of each what `keep` answers: there
-        may be thousands."""
+        may be thousands. They come in pages; `between` is awaited between two of them, with the seconds that
+        the one before took."""
 
     async def get(self, kind: Kind, name: str) -> Object | None: ...
 

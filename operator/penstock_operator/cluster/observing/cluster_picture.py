@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PenstockError
+from penstock_operator.cluster.kubernetes_api.listing_anew import rest_after
 from penstock_operator.cluster.kubernetes_api.mirror import Mirror
 from penstock_operator.cluster.kubernetes_api.port import (
     NODES,
@@ -65,9 +66,11 @@ class ClusterPicture:
     async def foreign_forever(self) -> None:
         """What pods of other namespaces take of the nodes. Without the right to see them it stays unknown:
         a pod for which there is no room is then found by the scheduler's word alone."""
+        between = None  # what is there at first is wanted soon
         while True:
             try:
-                listing = await self._cluster.list(PODS, everywhere=True, keep=_request_only)
+                listing = await self._cluster.list(PODS, everywhere=True, keep=_request_only, between=between)
+                between = rest_after
                 own = {name for name, mirror in self._mirrors.items() if mirror.is_complete()}
                 others = (pod for pod in listing.items if pod["metadata"]["namespace"] not in own)
                 self._foreign = requests_by_node(others)
