@@ -40,7 +40,8 @@ S = 1_000_000
 SHARDS = 4
 UID = "state-1"
 ROWS = "tag string, land string"
-COUNTS = 20_000
+COUNTS = 240_000
+"""Of each task: so many that no more are waited for."""
 KEYS = [f"k{number}" for number in range(12)]
 
 
