@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from penstock.dataflow.plan import Processor
@@ -41,6 +42,7 @@ from penstock_simulation.protocol.stages import HostedStage, PartitionReader
 from penstock_worker.stages.initial_gate import LOOK_US
 from penstock_worker.stages.routed_stage import RoutedStage, routed
 from penstock_worker.stages.source_stage import SourceStage
+from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.work import StageWork
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.loop import RECLAIM_US
@@ -121,7 +123,8 @@ class HostedTask:
 
     def _made(self, launch: TaskLaunch, clock: TaskClock, rng: random.Random) -> StageWork:
         world, stage = self._world, launch.stage
-        fanout = world.topology.fanouts[stage.operator]
+        # Of this task alone: which table a shard goes by is a state of it.
+        fanout = FanoutRunner(stage.out, Path())
         operator, head = stage.operator, stage.head
         if not isinstance(head, Processor):
             reader = PartitionReader(world.workload, rng, paced=world.paced)

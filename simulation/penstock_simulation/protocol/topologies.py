@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property
-from pathlib import Path
+from functools import cache
 from typing import Any, cast
 
 from penstock.connectors.console import ConsoleSink
@@ -34,7 +33,6 @@ from penstock.dataflow.schema import Column, Schema
 from penstock_simulation.protocol import event_code, join_workload, user_code
 from penstock_simulation.protocol.event_workload import AT, DELAY_MS, IDLE_MS
 from penstock_simulation.protocol.workload import SHARDS, SINK
-from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.windows.interval_join import IntervalJoinProcessor
 
 NEVER_MS = 1_000_000
@@ -59,10 +57,6 @@ class Topology:
 
     plan: Plan
     processors: Mapping[str, Callable[[], Any]]
-
-    @cached_property
-    def fanouts(self) -> dict[str, FanoutRunner]:
-        return {stage.operator: FanoutRunner(stage.out, Path()) for stage in self.plan.stages}
 
 
 def _fanout(
