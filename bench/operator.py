@@ -7,8 +7,9 @@ nothing changes but the workers' rows in the stores; and changes, at an even rat
 that are no longer ready and ready again, nodes whose labels change.
 
 A turn's latency is from when a change came in at the process to the end of the turn that took it up, so that
-waiting counts. How late each loop was, the twin's too, says who was too busy. BENCH_SECONDS is the length of
-each phase, BENCH_TOPOLOGIES and BENCH_NODES other sizes.
+waiting counts. How late each loop was, the twin's too, says who was too busy; how long a piece of work of the
+bench's own took, and what the host took from the cores, whether it was the machine. BENCH_SECONDS is the
+length of each phase, BENCH_TOPOLOGIES and BENCH_NODES other sizes.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from bench.operator_cluster import (
     bring_up_template,
     node_name,
 )
+from bench.pace import Pace
 from bench.screen import Screen, scratch, seconds_per_figure, show
 from rich.table import Table
 
@@ -233,8 +235,12 @@ async def _measure(
             await asyncio.sleep(0)
     cluster.put(LEASES, _free_lease())
     await server.start()
-    twin_lag = LoopLag()
-    beside = [asyncio.create_task(_rows(many)), asyncio.create_task(twin_lag.run())]
+    twin_lag, pace = LoopLag(), Pace()
+    beside = [
+        asyncio.create_task(_rows(many)),
+        asyncio.create_task(twin_lag.run()),
+        asyncio.create_task(pace.run()),
+    ]
     began_s, take_over = time.monotonic(), TakeOver()
     operator = await OperatorProcess.start(server.kubeconfig(folder), redis, nodes, folder / "operator.log")
     try:
@@ -259,20 +265,21 @@ async def _measure(
         writes = len(cluster.calls)
         start = await operator.told()
         twin_lag.told_ms()
+        pace.told()
         with screen.step("idle"):
             await asyncio.sleep(seconds)
-            idle, idle_twin_ms = await operator.told(), twin_lag.told_ms()
+            idle, idle_twin_ms, idle_pace = await operator.told(), twin_lag.told_ms(), pace.told()
             memory_mib = operator.memory_mib()
         idle_writes = len(cluster.calls) - writes
         with screen.step("changes"):
             changes = Changes(many, {})
             await changes.go_on(seconds)
             await asyncio.sleep(1)
-            busy, busy_twin_ms = await operator.told(), twin_lag.told_ms()
+            busy, busy_twin_ms, busy_pace = await operator.told(), twin_lag.told_ms(), pace.told()
         return {
             "take_over": {**take_over.figures(), "lease_late": start["lease_late"]},
-            "idle": {**_figures(idle, idle_twin_ms), "writes": idle_writes},
-            "changes": {**_figures(busy, busy_twin_ms), "done": changes.done},
+            "idle": {**_figures(idle, idle_twin_ms), "machine": idle_pace, "writes": idle_writes},
+            "changes": {**_figures(busy, busy_twin_ms), "machine": busy_pace, "done": changes.done},
             "lease_late": busy["lease_late"],
             "lease_renewals": busy["lease_renewals"],
             "memory_mib": round(memory_mib),

@@ -168,10 +168,18 @@ class NamespaceLoops:
             work = works[self._key(name)] = self._new_work()
             keeper = work.keeper = self._new_keeper(name)
             work.task = group.create_task(self._take_turns(SLA, name, work, keeper.turn))
+            self._decide_anew(name)
         for name in running - named:
             works.pop(self._key(name)).end()
             self._shared.metrics.slas.forget_topology(self._key(name))
             self.wake(name, self._shared.clocks.monotonic_s())
+
+    def _decide_anew(self, topology: str) -> None:
+        """LatencySLAs go by what was decided last, room included, which means nothing to one that rests."""
+        work = self._shared.topologies.get(self._key(topology))
+        if work is not None:
+            work.rest = None
+            work.wake_up(self._shared.clocks.monotonic_s())
 
     def _take_turns(
         self, loop: str, name: str, work: Work, turn: Callable[[], Awaitable[float]]

@@ -3,8 +3,9 @@
 A topology *rests* when a decision had no action, nobody to wait for and no wait that runs, and its status was
 the one before. `decide` on the same picture would say the same, so it is not asked while what is seen stays
 so: the topology's own objects, the nodes and stores that it is on, and what its stores tell but for when they
-told it. Other nodes mean nothing to one that wants no worker, nor do labels of its own: a worker is placed by
-them, and not sent away. After a while it is asked all the same.
+told it. Other nodes mean nothing to one that wants no worker, nor do labels and room of its own: a worker is
+placed by them, and not sent away. Room means something where tasks may be remote, and to LatencySLAs, which
+go by what the last decision found. After a while it is asked all the same.
 
 Who rests is looked at and decided for less often the more of them there are (`looks_every_s`, `rests_s`):
 changes of objects wake a loop at once, so this is about what the stores alone tell. Pure. Neighbours:
@@ -25,7 +26,7 @@ from penstock_operator.cluster.decisions.actions import Decision
 from penstock_operator.cluster.decisions.decide import LATER_S
 from penstock_operator.cluster.decisions.quota import HELD_ROW_AGE_US_MAX
 from penstock_operator.cluster.decisions.remembered import Memory
-from penstock_operator.cluster.observing.observed import Observed, StoreReading
+from penstock_operator.cluster.observing.observed import Observed, ObservedNode, SlaControl, StoreReading
 
 REST_S = 30.0
 REST_S_MAX = 300.0
@@ -33,6 +34,8 @@ _DECISIONS_PER_S_MAX = 10
 """About all that rest together, where nothing has changed."""
 LOOKS_EVERY_S_MAX = 10.0
 PACE_MAX = 1.1
+REST_CAN_WAIT_S = 5.0
+"""So long a look at one that rests gives way to others, where there is more to do than time."""
 _LOOKS_PER_S_MAX = 125
 """Of all that rest together."""
 
@@ -40,15 +43,16 @@ _LOOKS_PER_S_MAX = 125
 @dataclass(frozen=True, slots=True)
 class Rest:
     """`nodes` are those that the topology is on, `seen` is what it rests on, `since_s` when that was decided;
-    `next_look_s` is what was decided then."""
+    `by_room`: what pods ask for on these nodes is seen, too."""
 
     nodes: frozenset[str]
+    by_room: bool
     seen: tuple[Any, ...]
     since_s: float
 
     def lasts(self, observed: Observed, now_s: float, for_s: float = REST_S) -> bool:
         """Whether `decide` would say what it said. It is asked all the same after `for_s`."""
-        return now_s - self.since_s < for_s and self.seen == _essence(observed, self.nodes)
+        return now_s - self.since_s < for_s and self.seen == _essence(observed, self.nodes, self.by_room)
 
 
 def rest_after(observed: Observed, before: Memory, decision: Decision, now_s: float) -> Rest | None:
@@ -65,7 +69,9 @@ def rest_after(observed: Observed, before: Memory, decision: Decision, now_s: fl
         | {store.node for one in observed.schedules for store in one.schedule.stores}
         | {place.home for one in observed.schedules for place in one.schedule.shards.values()}
     )
-    return Rest(nodes, _essence(observed, nodes), now_s)
+    plan = observed.topology.plan
+    by_room = observed.sla != SlaControl() or (plan is not None and plan.remote_tasks)
+    return Rest(nodes, by_room, _essence(observed, nodes, by_room), now_s)
 
 
 def looks_every_s(resting: int) -> float:
@@ -84,7 +90,7 @@ def rests_s(resting: int) -> float:
     return min(max(REST_S, resting / _DECISIONS_PER_S_MAX), REST_S_MAX)
 
 
-def _essence(observed: Observed, nodes: frozenset[str]) -> tuple[Any, ...]:
+def _essence(observed: Observed, nodes: frozenset[str], by_room: bool) -> tuple[Any, ...]:
     """What of a picture a decision about a resting topology follows from. Objects of the API are compared as
     such first: they are the same ones as long as nothing has changed."""
     return (
@@ -93,7 +99,7 @@ def _essence(observed: Observed, nodes: frozenset[str]) -> tuple[Any, ...]:
         observed.pods,
         observed.spark_workers,
         tuple((one.uid, one.resource_version) for one in observed.schedules),
-        tuple(replace(one, labels={}) for one in observed.nodes if one.name in nodes),
+        tuple(_node(one, by_room) for one in observed.nodes if one.name in nodes),
         tuple(one for one in observed.stores if one.id in nodes),
         {store: _told(reading) for store, reading in observed.readings.items()},
         observed.config_maps,
@@ -107,6 +113,12 @@ def _essence(observed: Observed, nodes: frozenset[str]) -> tuple[Any, ...]:
         observed.locality,
         observed.own_users,
     )
+
+
+def _node(node: ObservedNode, by_room: bool) -> ObservedNode:
+    if by_room:
+        return replace(node, labels={})
+    return replace(node, labels={}, cpu_requested_millis=0, memory_requested_bytes=0, pods=0)
 
 
 def _told(reading: StoreReading | None) -> StoreReading | None:

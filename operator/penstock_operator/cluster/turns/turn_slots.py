@@ -3,8 +3,9 @@
 A thousand turns begun together would each take as long as all of them: every store's answer would wait for
 all the others' decisions, and what was read would be old by when it is decided on. A slot is for work: a turn
 that waits long, for a store or the API server, gives its own back and goes on without, so one that hangs
-holds up no other. Who was woken by a change goes first, but every other slot goes to who has waited longest.
-Neighbour: `reconcile` runs the topologies' loops through it.
+holds up no other. The next is who was due first. What can wait is due later than it asks, so where there is
+more work than time that is what is done less often; and as all become due in the end, nobody waits for ever.
+Neighbour: `reconcile` runs the topologies' loops through it, and says when each is due.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _BUSY_S = 0.1
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
-    is_urgent: Callable[[], bool]
+    due_s: Callable[[], float]
     turn: asyncio.Future[None]
 
 
@@ -33,24 +34,23 @@ class TurnSlots:
         self._free = count
         self._stands_aside_s = stands_aside_s
         self._waiting: list[_Waiting] = []
-        self._is_for_urgent = True
 
     @asynccontextmanager
-    async def one(self, is_urgent: Callable[[], bool]) -> AsyncIterator[None]:
-        """Wait for a slot and keep it, but no longer than `stands_aside_s`. `is_urgent` is asked while it
-        waits: it may become so."""
-        await self._take(is_urgent)
+    async def one(self, due_s: Callable[[], float]) -> AsyncIterator[None]:
+        """Wait for a slot and keep it, but no longer than `stands_aside_s`. `due_s` is asked while it waits:
+        it may become due earlier. Of those that are due together the first is who asked first."""
+        await self._take(due_s)
         held = _Held(self._give_back, self._stands_aside_s)
         try:
             yield
         finally:
             held.end()
 
-    async def _take(self, is_urgent: Callable[[], bool]) -> None:
+    async def _take(self, due_s: Callable[[], float]) -> None:
         if self._free:
             self._free -= 1
             return
-        waiting = _Waiting(is_urgent, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(due_s, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         try:
             await waiting.turn
@@ -60,15 +60,12 @@ class TurnSlots:
             raise
 
     def _give_back(self) -> None:
-        """To who is next; nobody overtakes who waits."""
+        """To who is next; who asks later overtakes nobody that is due."""
         self._waiting = [one for one in self._waiting if not one.turn.done()]  # without who was cancelled
         if not self._waiting:
             self._free += 1
             return
-        next_ = self._waiting[0]
-        if self._is_for_urgent:
-            next_ = next((one for one in self._waiting if one.is_urgent()), next_)
-        self._is_for_urgent = not self._is_for_urgent
+        next_ = min(self._waiting, key=lambda one: one.due_s())
         self._waiting.remove(next_)
         next_.turn.set_result(None)
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec import structs
 
 from penstock_operator.cluster.decisions.decide import decide
-from penstock_operator.cluster.observing.observed import Need, Observed, Refused, StoreReading
+from penstock_operator.cluster.observing.observed import Need, Observed, Refused, SlaControl, StoreReading
 from penstock_operator.cluster.turns.rest import (
     LOOKS_EVERY_S_MAX,
     REST_S,
@@ -166,6 +166,48 @@ def test_labels_of_its_own_nodes_do_not_end_it_and_change_no_decision(steady: Wo
     decision = decide(relabelled, steady.memory, steady.now_s + 1)
     assert (decision.actions, decision.events, decision.need) == ((), (), None)
     assert steady.memory.status == decision.status
+
+
+def with_less_room(seen: Observed) -> Observed:
+    """Other pods on its own nodes ask for nearly all that these have."""
+    nodes = tuple(
+        replace(
+            one,
+            cpu_requested_millis=one.cpu_allocatable_millis - 1,
+            memory_requested_bytes=one.memory_allocatable_bytes - 1,
+            pods=one.pods_allocatable - 1,
+        )
+        for one in seen.nodes
+    )
+    return replace(seen, nodes=nodes)
+
+
+def test_room_on_its_own_nodes_does_not_end_it_and_changes_no_decision(steady: World) -> None:
+    rest = resting(steady)
+    seen = with_less_room(as_next_seen(steady))
+    assert rest.lasts(seen, steady.now_s + 1)
+    decision = decide(seen, steady.memory, steady.now_s + 1)
+    assert (decision.actions, decision.events, decision.need) == ((), (), None)
+    assert steady.memory.status == decision.status
+
+
+def test_room_on_its_own_nodes_ends_it_where_a_latency_sla_goes_by_it(steady: World) -> None:
+    controlled = replace(seen_of(steady), sla=SlaControl(workers_min=1))
+    decision = decide(controlled, steady.memory, steady.now_s)
+    rest = rest_after(controlled, replace(steady.memory, status=decision.status), decision, steady.now_s)
+    assert rest is not None
+    seen = replace(as_next_seen(steady), sla=controlled.sla)
+    assert rest.lasts(seen, steady.now_s + 1)
+    assert not rest.lasts(with_less_room(seen), steady.now_s + 1)
+
+
+def test_room_on_its_own_nodes_ends_it_where_tasks_may_be_remote() -> None:
+    world = World(manifest(spec__remoteTasks="Allowed"), nodes=3)
+    world.run(30)
+    rest = resting(world)
+    seen = as_next_seen(world)
+    assert rest.lasts(seen, world.now_s + 1)
+    assert not rest.lasts(with_less_room(seen), world.now_s + 1)
 
 
 def test_the_more_of_them_rest_the_less_often_each_is_looked_at() -> None:
