@@ -1,6 +1,6 @@
 """What a keyed stage works on at once: rows by their keys, timers, keys that are tried again.
 
-Neighbour: `keyed_stage` makes it of what was fetched, and a commit of it.
+Neighbours: `part_reader` makes it of what was fetched, `keyed_stage` a commit of it.
 """
 
 from __future__ import annotations
