@@ -1,8 +1,8 @@
 """What was fetched of a keyed stage's shard -> the part of it that is worked on at once.
 
 A part has the rows from the inbox's start on that are not done, timers that are due, keys that are to be
-tried again: as many as `part_size` thinks fit a commit. Neighbours: `keyed_part` is what is made here,
-`keyed_stage` works on it.
+tried again: as many as `part_size` thinks fit a commit. Rows that take columns are read as such, of all
+entries together. Neighbours: `keyed_part` is what is made here, `keyed_stage` works on it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 from penstock.dataflow.plan import Processor
 from penstock.store.codec import Batch, UnreadableEntry, decode_batch
+from penstock.store.even_rows import rows_in
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import DueTimer, Entry, FetchedShard
 from penstock.store.stamps import Stamps
@@ -21,6 +22,7 @@ from penstock_worker.stages.due import due_of
 from penstock_worker.stages.event_time import US_PER_MS
 from penstock_worker.stages.failing_code import FailingCode
 from penstock_worker.stages.keyed_part import (
+    GROUPED_FROM,
     EvenRead,
     Part,
     are_sorted,
@@ -28,6 +30,7 @@ from penstock_worker.stages.keyed_part import (
     key_getter,
     keys_getter,
     read_columns,
+    read_together,
 )
 from penstock_worker.stages.part_size import PartSize
 from penstock_worker.user_code.running import ProcessorRunner
@@ -65,6 +68,7 @@ class PartReader:
             and self._event_column is None
             and not failing.may_hold
         )
+        self._takes_columns = takes_columns
         self._read: Callable[[bytes], Batch | EvenRead] = read_columns if takes_columns else decode_batch
         initial = head.initial
         self._initial_key_of = (
@@ -119,6 +123,8 @@ class PartReader:
             part.due = due_of(timers[: max(1, left // 2) if entries else left], self._runner.variables)
             left -= len(part.due)
         done = within.rows_done(owned.within, entries[0].number) if owned.within and entries else 0
+        if self._takes_columns and self._add_together(owned, part, entries, done, left):
+            return part
         for taken, (number, placed_us, payload) in enumerate(entries):
             if not left or is_apart(payload):
                 part.entries = entries[:taken]
@@ -139,6 +145,42 @@ class PartReader:
                 return part
         part.entries = entries
         return part
+
+    def _add_together(
+        self, owned: OwnedShard, part: Part, entries: Sequence[Entry], done: int, left: int
+    ) -> bool:
+        """As many rows as are `left`, of all their entries at once, behind the `done` ones of the first;
+        False where these are not alike, or few: then nothing is done."""
+        counts: list[int] = []
+        last = done + left
+        for _, _, payload in entries:
+            if last <= 0 or is_apart(payload):
+                break
+            count = rows_in(payload)
+            if count is None:
+                return False
+            counts.append(count)
+            last -= count
+        total = sum(counts)
+        if len(counts) < 2 or total - done < GROUPED_FROM:
+            return False
+        read = read_together([entry.payload for entry in entries[: len(counts)]])
+        if read is None:
+            return False
+        stamps, rows = read
+        end = min(total, done + left)
+        part.entries = entries[: len(counts)]
+        worked = [counts[0] - done, *counts[1:-1], counts[-1] - (total - end)]
+        part.rows_placed_us += sum(
+            entry.placed_us * count for entry, count in zip(part.entries, worked, strict=True)
+        )
+        if end < total:
+            part.entries = entries[: len(counts) - 1]
+            part.within = within.encode(within.Rows(entries[len(counts) - 1].number, worked[-1]))
+        if self._begun is not None:
+            self._begun.add(owned.shard)
+        part.even.append((stamps[done:end], rows[done:end]))
+        return True
 
     def _add(
         self,
