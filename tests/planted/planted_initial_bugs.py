@@ -58,7 +58,7 @@ class TimersBeforeTheRest(KeyedStage):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._begun = None
+        self._reader._begun = None
 
 
 class OnePartitionLater(Schedules):

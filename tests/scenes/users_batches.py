@@ -40,6 +40,20 @@ def to_postgres(df: DataFrame, batch_id: int) -> None:
     _noted("postgres", batch_id, "ends", df)
 
 
+def letters_to_postgres(df: DataFrame, batch_id: int) -> None:
+    """The same of a topology's dead letters."""
+    _noted("letters", batch_id, "begins", df)
+    _hold(batch_id)
+    beside = f"incoming_letters_{batch_id}"
+    df.write.jdbc(os.environ["BATCHES_JDBC"], beside, mode="overwrite", properties=JDBC)
+    columns = ", ".join(df.columns)
+    _psql(
+        f"begin; insert into letters ({columns}) select {columns} from {beside} on conflict do nothing; "
+        f"drop table {beside}; commit"
+    )
+    _noted("letters", batch_id, "ends", df)
+
+
 def fails(df: DataFrame, batch_id: int) -> None:
     if batch_id == 1:
         raise ValueError(f"no room for {df.count()} rows")
@@ -57,7 +71,7 @@ def _hold(batch_id: int) -> None:
 def _noted(sink: str, batch_id: int, step: str, df: DataFrame) -> None:
     given: list[Any] = [list(row) for row in df.collect()] if step == "begins" else []
     with (FOLDER / "calls.log").open("a") as file:
-        file.write(json.dumps([sink, batch_id, step, given]) + "\n")
+        file.write(json.dumps([sink, batch_id, step, given], default=str) + "\n")
 
 
 def _psql(sql: str) -> None:

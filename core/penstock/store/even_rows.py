@@ -86,12 +86,17 @@ def even_entry(stamps_us: NDArray[np.int64], cells: Cells) -> bytes:
     """An entry of rows that `even_cells` made, or of some of them, which are not none."""
     rows = len(cells)
     base_us = int(stamps_us[0])
-    deltas_us = stamps_us - base_us
-    width = _Width.of(deltas_us)
-    deltas = np.empty((rows, width.bytes), np.uint8)
-    width.fill(deltas, 0, deltas_us)
     head = _array_head(rows)
-    return b"".join((b"\x93", pack(base_us), head, deltas.tobytes(), head, cells.tobytes()))
+    if (stamps_us == base_us).all():
+        # What was read at once: each is 0 behind the first.
+        packed = bytes(rows)
+    else:
+        deltas_us = stamps_us - base_us
+        width = _Width.of(deltas_us)
+        deltas = np.empty((rows, width.bytes), np.uint8)
+        width.fill(deltas, 0, deltas_us)
+        packed = deltas.tobytes()
+    return b"".join((b"\x93", pack(base_us), head, packed, head, cells.tobytes()))
 
 
 _ROWS_DECODER = msgspec.msgpack.Decoder(list[tuple[Any, ...]])
@@ -168,20 +173,54 @@ class _Uneven(Exception):
     """The entry is to be read row by row."""
 
 
+_UNREADABLE = (_Uneven, IndexError, OverflowError, struct.error)
+"""What reading an entry by columns may raise: it is read row by row, then."""
+
+
+def rows_in(payload: bytes) -> int | None:
+    """How many rows an entry has that may be even; None for one that is not, or is short."""
+    if len(payload) < ENTRY_BYTES_MIN or payload[0] != _BATCH:
+        return None
+    try:
+        return _read_array_head(payload, _read_int(payload, 1)[1])[0]
+    except _UNREADABLE:
+        return None
+
+
 def read_even(payload: bytes, rows_min: int = 1) -> EvenBatch | None:
     """An entry by columns; None for one that is not even, is short, has fewer rows, or holds what no column
     has."""
-    if len(payload) < ENTRY_BYTES_MIN:
+    return read_even_together((payload,), rows_min)
+
+
+def read_even_together(payloads: Sequence[bytes], rows_min: int = 1) -> EvenBatch | None:
+    """The rows of some entries, one behind the other, as if they were those of one; None where one of them
+    is not even, or not as the first is. That costs little more than one of them does."""
+    if min(map(len, payloads)) < ENTRY_BYTES_MIN:
         return None
     try:
-        stamps, at = _read_stamps(payload)
-        if len(stamps) < rows_min:
+        begins: list[int] = []
+        counts: list[int] = []
+        stamps: list[NDArray[np.int64]] = []
+        for payload in payloads:
+            of_entry, at = _read_stamps(payload)
+            rows, at = _read_array_head(payload, at)
+            if rows != len(of_entry):
+                return None
+            begins.append(at)
+            counts.append(rows)
+            stamps.append(of_entry)
+        rows = sum(counts)
+        if rows < rows_min:
             return None
-        rows, at = _read_array_head(payload, at)
-        if rows != len(stamps):
+        if len(payloads) == 1:
+            return EvenBatch(Stamps(stamps[0]), _read_columns(payloads[0], begins[0], rows))
+        sizes = {(len(payload) - at) / of for payload, at, of in zip(payloads, begins, counts, strict=True)}
+        if len(sizes) > 1:
             return None
-        return EvenBatch(stamps, _read_columns(payload, at, rows))
-    except (_Uneven, IndexError, struct.error):
+        together = b"".join(memoryview(payload)[at:] for payload, at in zip(payloads, begins, strict=True))
+        return EvenBatch(Stamps(np.concatenate(stamps)), _read_columns(together, 0, rows))
+    except _UNREADABLE:
         return None
 
 
@@ -190,12 +229,12 @@ def read_even_stamps(payload: bytes) -> Stamps | None:
     if len(payload) < ENTRY_BYTES_MIN:
         return None
     try:
-        return _read_stamps(payload)[0]
-    except (_Uneven, IndexError, struct.error):
+        return Stamps(_read_stamps(payload)[0])
+    except _UNREADABLE:
         return None
 
 
-def _read_stamps(payload: bytes) -> tuple[Stamps, int]:
+def _read_stamps(payload: bytes) -> tuple[NDArray[np.int64], int]:
     """And where what is behind them begins."""
     if payload[0] != _BATCH:
         raise _Uneven
@@ -207,11 +246,15 @@ def _read_stamps(payload: bytes) -> tuple[Stamps, int]:
     stride = len(head) + size
     if at + rows * stride > len(payload):
         raise _Uneven
+    end = at + rows * stride
+    if stride == 1 and payload.count(payload[at : at + 1], at, end) == rows:
+        # All are as old as each other, as what was read at once is.
+        return np.full(rows, base_us + payload[at], np.int64), end
     cells: Cells = np.ndarray((rows, stride), np.uint8, payload, at)
     deltas_us = _numbers(payload, cells, at, 0, head, number)
     if deltas_us.dtype.kind == "f":
         raise _Uneven
-    return Stamps(deltas_us + base_us), at + rows * stride
+    return deltas_us + base_us, end
 
 
 def _read_columns(payload: bytes, begin: int, rows: int) -> list[EvenColumn]:

@@ -71,7 +71,8 @@ class FailingCode:
         self._staying: Sequence[tuple[str, Letter]] = ()
         """Of the part at hand, the letters that its commit writes."""
         self._spared = SparedCalls(runner) if on_error.keeps_letters and letters is not None else None
-        self._may_hold = on_error.attempts > 0
+        self.may_hold = on_error.attempts > 0
+        """Whether keys may have to wait to be tried again."""
         self._is_holding = False
         """The part at hand is worked with keys that wait, or may have to;"""
         self._poisoned: PoisonedCalls | None = None
@@ -93,7 +94,7 @@ class FailingCode:
     @property
     def spares_others(self) -> bool:
         """Whether all others go on where the code has failed on a key."""
-        return self._spared is not None or self._may_hold
+        return self._spared is not None or self.may_hold
 
     def keys_ahead(self, owned: OwnedShard, part: Part) -> list[Key]:
         """The keys of a part whose rows come first of all that there is of them, and are handed over."""
@@ -165,7 +166,7 @@ class FailingCode:
 
     def calls_of(self, owned: OwnedShard, part: Part, now_us: int, refused: str) -> Calls:
         """What calls the processor for a part; with `refused` nobody does."""
-        self._is_holding = self._may_hold or self._holding.waits(owned.shard)
+        self._is_holding = self.may_hold or self._holding.waits(owned.shard)
         self._poisoned = None
         usual: Calls = self._spared or self._runner
         if self._is_holding:

@@ -1,6 +1,6 @@
 """What a keyed stage works on at once: rows by their keys, timers, keys that are tried again.
 
-Neighbour: `keyed_stage` makes it of what was fetched, and a commit of it.
+Neighbours: `part_reader` makes it of what was fetched, `keyed_stage` a commit of it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy as np
 
 from penstock.store import fragments, letters
 from penstock.store.codec import Batch, decode_batch
-from penstock.store.even_rows import read_even
+from penstock.store.even_rows import read_even, read_even_together
 from penstock.store.port import Entry, StateWrite
 from penstock.store.stamps import Stamps
 from penstock_worker.stages.due import NOTHING_DUE, hashable
@@ -23,7 +23,7 @@ from penstock_worker.values.group_rows import GroupRows, grouped, joined_columns
 
 Key = tuple[Any, ...]
 
-GROUPED_FROM = 256
+GROUPED_FROM = 64
 """Fewer rows are sooner grouped one by one."""
 _SORTED = frozenset(
     {
@@ -56,6 +56,12 @@ def read_columns(payload: bytes) -> Batch | EvenRead:
     if even is None:
         return decode_batch(payload)
     return EvenRead(0, even.stamps, GroupRows(even.columns, 0, len(even.stamps)))
+
+
+def read_together(payloads: Sequence[bytes]) -> tuple[Stamps, GroupRows] | None:
+    """The rows of several entries by columns, as if they were those of one; None where they are not alike."""
+    even = read_even_together(payloads)
+    return None if even is None else (even.stamps, GroupRows(even.columns, 0, len(even.stamps)))
 
 
 def is_apart(payload: bytes) -> bool:
@@ -160,10 +166,13 @@ class Part:
         rows = sum(len(rows) for _, rows in self.even)
         if rows < GROUPED_FROM:
             return False
-        columns = joined_columns([rows.cut() for _, rows in self.even])
+        pieces = [rows.cut() for _, rows in self.even]
+        columns = pieces[0] if len(pieces) == 1 else joined_columns(pieces)
         if columns is None or any(columns[place] is None for place in key_columns):
             return False
-        stamps = Stamps(np.concatenate([stamps.array for stamps, _ in self.even]))
+        stamps = self.even[0][0]
+        if len(self.even) > 1:
+            stamps = Stamps(np.concatenate([stamps.array for stamps, _ in self.even]))
         found = grouped(columns, stamps.array, key_columns)
         self.groups = {
             key: Group(oldest_us, of_key)

@@ -7,41 +7,31 @@ Rows of one key are handed over together and in the order of the inbox. Outputs 
 oldest row of the group they came from, so that latency is never flattered.
 
 A commit may end in the middle of an entry: it then notes how many rows of it are done (`within`). So what is
-worked on at once is any number of rows from the inbox's start on, as many as `part_size` thinks fit a commit.
+worked on at once (`part_reader`) is any number of rows from the inbox's start on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from penstock.dataflow.on_error import FAILS, OnError
 from penstock.dataflow.plan import Processor, late_rows_of
-from penstock.store.codec import Batch, UnreadableEntry, decode_batch
+from penstock.store.codec import UnreadableEntry, decode_batch
 from penstock.store.letters import INITIAL, TIMER, Letter, is_order
 from penstock.store.ownership import OwnedShard
-from penstock.store.port import Bounds, DueTimer, Entry, FetchedShard, Load, Output, StateWrite, Watermark
-from penstock.store.stamps import Stamps
+from penstock.store.port import Bounds, Entry, FetchedShard, Load, Output, StateWrite, Watermark
 from penstock_worker.outputs.output_batch import OutputBatch, OutputRefused
 from penstock_worker.process.clock import Clock
-from penstock_worker.stages import within
 from penstock_worker.stages.calls_ahead import CallsAhead
-from penstock_worker.stages.due import Due, due_of, hashable
-from penstock_worker.stages.event_time import US_PER_MS, InputTime, set_times
+from penstock_worker.stages.due import Due, hashable
+from penstock_worker.stages.event_time import InputTime, set_times
 from penstock_worker.stages.failing_code import FailingCode, PoisonedBatch
 from penstock_worker.stages.fragmented_rows import gathered, last_fragment
-from penstock_worker.stages.keyed_part import (
-    EvenRead,
-    Key,
-    Part,
-    are_sorted,
-    is_apart,
-    key_getter,
-    keys_getter,
-    read_columns,
-)
+from penstock_worker.stages.keyed_part import Key, Part, is_apart
 from penstock_worker.stages.letter_box import LetterBox, Ordered
 from penstock_worker.stages.pair_counts import Origins, PairCounts
+from penstock_worker.stages.part_reader import PartReader
 from penstock_worker.stages.part_size import PartSize, fill_of
 from penstock_worker.stages.spared_calls import Calls
 from penstock_worker.stages.steps import FanoutRunner
@@ -49,10 +39,7 @@ from penstock_worker.stages.work import Rest, Work, WorkFailed
 from penstock_worker.state.cache import ShardState, StateCache, Variable
 from penstock_worker.state.expiring import sweep
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
-from penstock_worker.values.group_rows import GroupRows
 from penstock_worker.values.held import Held, TooMuch
-
-Given = tuple[Sequence[Entry], Sequence[DueTimer]]
 
 LOOK_GROUPS = 16
 """After so many keys, and then after twice as many, what they came to so far is looked at."""
@@ -82,7 +69,6 @@ class KeyedStage:
         self._pairs = pairs
         self.failing = FailingCode(operator, runner, on_error, letters, poison, cache.load, clock)
         """What becomes of rows that code fails on."""
-        self._event_column = head.event_column
         self._tells = tells_watermark
         self._late_sinks = [sink.name for sink in head.late_sinks]
         self._columns = head.input.names
@@ -92,29 +78,12 @@ class KeyedStage:
         self._fanout = fanout
         self._bounds = bounds
         self._clock = clock
-        self._keys_of = keys_getter(head.key_columns, [column.type for column in head.input.columns])
-        self._key_columns = head.key_columns
-        types = [column.type for column in head.input.columns]
-        takes_columns = (
-            runner.takes_columns
-            and are_sorted(head.key_columns, types)
-            and self._event_column is None
-            and not on_error.attempts
-        )
-        self._read: Callable[[bytes], Batch | EvenRead] = read_columns if takes_columns else decode_batch
-        initial = head.initial
-        self._initial_key_of = (
-            key_getter(initial.key_columns, [column.type for column in initial.schema.columns])
-            if initial
-            else None
-        )
-        self._begun: set[str] | None = set() if initial and head.has_timers else None
-        """Shards whose initial state is worked: no timer fires between two rows of it."""
         self._states: dict[str, ShardState] = {}
         self._parts: dict[str, Part] = {}
         self._refusal = ""
         self._unreadable: dict[str, str] = {}
         self._size = PartSize()
+        self._reader = PartReader(operator, head, runner, self.failing, self._size, clock)
         # What certainly fits a commit needs no reckoning.
         self._easy_bytes = bounds.commit_bytes_max // 4
         self._easy_count = bounds.outputs_per_commit_max // 4
@@ -143,8 +112,7 @@ class KeyedStage:
         self._states.pop(shard, None)
         self._parts.pop(shard, None)
         self._unreadable.pop(shard, None)
-        if self._begun is not None:
-            self._begun.discard(shard)
+        self._reader.release(shard)
         if self._time is not None:
             self._time.release(shard)
         self.failing.release(shard)
@@ -154,13 +122,13 @@ class KeyedStage:
         if self._time is not None:
             self._time.told(owned, fetched)
         self.withdraw(owned.shard)
-        given = self._given(owned, fetched)
+        given = self._reader.given(owned, fetched)
         entries, _ = given
         if entries and is_apart(entries[0].payload):
             return None
         shard = owned.shard
         try:
-            part = self._parts[shard] = self._part(owned, given)
+            part = self._parts[shard] = self._reader.part(owned, given)
         except UnreadableEntry as unreadable:
             self._unreadable[shard] = str(unreadable)
             return None
@@ -172,118 +140,6 @@ class KeyedStage:
         """What `wanted` was asked for is not worked after all, or anew."""
         if self._ahead is not None:
             self._ahead.withdraw(shard)
-
-    def _given(self, owned: OwnedShard, fetched: FetchedShard) -> Given:
-        """What of a shard is worked on: rows and timers, in turn where there is room for one alone."""
-        entries, timers = fetched.entries, fetched.timers
-        if timers and self._begun is not None and owned.shard not in self._begun:
-            if entries:
-                return entries, ()
-            # Timers are asked for when all initial rows are in inboxes, and this one is empty.
-            self._begun.add(owned.shard)
-        if timers and entries and (self._size.rows < 2 or is_apart(entries[0].payload)):
-            return ((), timers) if owned.number % 2 else (entries, ())
-        return entries, timers
-
-    def _part(self, owned: OwnedShard, given: Given) -> Part:
-        """The rows from the inbox's start on that are not done, as many as are worked on at once; and timers,
-        where there are rows too, at most as many as these may be."""
-        part = self._read_part(owned, given)
-        if part.even and not part.group_columns(self._key_columns):
-            self._add_even(part)
-        return part
-
-    def _read_part(self, owned: OwnedShard, given: Given) -> Part:
-        """The same; what came as columns is in no group."""
-        entries, timers = given
-        part = Part()
-        left = self._size.rows
-        if self.failing.waits(owned.shard):
-            due = self.failing.due_keys(owned.shard, self._clock.now_us())
-            part.retries = due[: max(1, left // 2)]
-            left -= len(part.retries)
-            if due and left < 1 and owned.number % 2 and (entries or timers):
-                # Where there is room for one thing alone they take turns.
-                part.retries, left = (), self._size.rows
-        if timers:
-            part.due = due_of(timers[: max(1, left // 2) if entries else left], self._runner.variables)
-            left -= len(part.due)
-        done = within.rows_done(owned.within, entries[0].number) if owned.within and entries else 0
-        for taken, (number, placed_us, payload) in enumerate(entries):
-            if not left or is_apart(payload):
-                part.entries = entries[:taken]
-                return part
-            batch = self._read(payload)
-            rows: Sequence[Any] = batch.rows
-            deltas_us: Sequence[int] = batch.deltas_us
-            if done or len(rows) > left:
-                end = min(len(rows), done + left)
-                if end < len(rows):
-                    part.within = within.encode(within.Rows(number, end))
-                rows, deltas_us = rows[done:end], deltas_us[done:end]
-                done = 0
-            self._add(owned, part, placed_us, batch, deltas_us, rows)
-            left -= len(rows)
-            if part.within is not None:
-                part.entries = entries[:taken]
-                return part
-        part.entries = entries
-        return part
-
-    def _add(
-        self,
-        owned: OwnedShard,
-        part: Part,
-        placed_us: int,
-        batch: Batch | EvenRead,
-        deltas_us: Sequence[int],
-        rows: Sequence[Any],
-    ) -> None:
-        """These rows of a batch."""
-        base_us = batch.base_us
-        part.rows_placed_us += placed_us * len(rows)
-        if batch.initial:
-            self._add_initial(owned, part, base_us, deltas_us, rows)
-            return
-        if self._begun is not None:
-            # Sources begin behind the initial state.
-            self._begun.add(owned.shard)
-        if self._event_column is not None and owned.watermark.ms is not None:
-            deltas_us, rows = self._in_time(part, owned.watermark.ms, base_us, deltas_us, rows)
-        if isinstance(rows, GroupRows) and isinstance(deltas_us, Stamps) and not part.timestamps_us:
-            part.even.append((deltas_us, rows))
-            return
-        self._add_even(part)
-        part.add([base_us + delta_us for delta_us in deltas_us], self._keys_of(rows), rows)
-
-    def _add_even(self, part: Part) -> None:
-        """Make rows of what came as columns."""
-        even, part.even = part.even, []
-        for stamps, columns in even:
-            part.add(list(stamps), self._keys_of(columns), columns)
-
-    def _add_initial(
-        self, owned: OwnedShard, part: Part, base_us: int, deltas_us: Sequence[int], rows: Sequence[Any]
-    ) -> None:
-        if (key_of := self._initial_key_of) is None:
-            raise UnreadableEntry(f"rows of initial state, which operator {self._operator} has not")
-        part.count([base_us + delta_us for delta_us in deltas_us])
-        for row in rows:
-            part.initial.setdefault(key_of(row), []).append(row)
-
-    def _in_time(
-        self, part: Part, watermark_ms: int, base_us: int, deltas_us: Sequence[int], rows: Sequence[Any]
-    ) -> tuple[Sequence[int], Sequence[Any]]:
-        """The rows that do not come behind the watermark; the others are late."""
-        column, since_us = self._event_column, watermark_ms * US_PER_MS
-        late = [at for at, row in enumerate(rows) if row[column] is not None and row[column] < since_us]
-        if not late:
-            return deltas_us, rows
-        part.late_us.extend([base_us + deltas_us[at] for at in late])
-        part.late.extend([rows[at] for at in late])
-        gone = set(late)
-        in_time = [at for at in range(len(rows)) if at not in gone]
-        return [deltas_us[at] for at in in_time], [rows[at] for at in in_time]
 
     def loaded(self, owned: OwnedShard, load: Load, answer: object) -> None:
         state = self._states[owned.shard]
@@ -330,11 +186,11 @@ class KeyedStage:
                     raise WorkFailed(message) from error
                 else:
                     self._size.given_up(len(part))
-                    part = self._part(owned, self._given(owned, fetched))
+                    part = self._reader.part(owned, self._reader.given(owned, fetched))
 
     def _begun_again(self, owned: OwnedShard, fetched: FetchedShard, part: Part) -> Part:
         """The part anew; one that came in fragments is as it was."""
-        return part if part.writes else self._part(owned, self._given(owned, fetched))
+        return part if part.writes else self._reader.part(owned, self._reader.given(owned, fetched))
 
     def _words(self, part: Part, error: Exception) -> str:
         if isinstance(error, UserCodeError):
@@ -358,7 +214,7 @@ class KeyedStage:
         batch = decode_batch(last.payload)
         part = Part()
         part.entries, part.writes = (entry,), (last.forget,)
-        self._add(owned, part, entry.placed_us, batch, batch.deltas_us, batch.rows)
+        self._reader.add(owned, part, entry, batch)
         state = self._states[owned.shard]
         load = state.missing(part.keys)
         if load is not None:

@@ -22,6 +22,8 @@ INTERVAL_US = 100_000
 _VECTOR_ROWS_MIN = 64
 _AGES_MAX = 2048
 """So many are gathered before they are counted: together they cost a fraction."""
+_ARRAY_AGES_MAX = 8192
+"""The same of those that are arrays."""
 
 
 class TaskMetrics:
@@ -36,7 +38,9 @@ class TaskMetrics:
         self._pid = pid
         self._latency: dict[str, LatencyHistogram] = {}
         self._ages_us: dict[str, list[int]] = {}
-        """Those that `_latency` has not counted yet."""
+        """Those that `_latency` has not counted yet,"""
+        self._arrays: dict[str, list[npt.NDArray[np.int64]]] = {}
+        """and arrays of such."""
         self._rows: dict[str, int] = {}
         self._shards: dict[str, ShardRow] = {}
         self._changed: set[str] = set()
@@ -79,10 +83,13 @@ class TaskMetrics:
         self._record(sink, timestamps_us, now_us)
 
     def _record(self, name: str, timestamps_us: Sequence[int], now_us: int) -> None:
-        ages_us = self._ages_us.setdefault(name, [])
-        if isinstance(timestamps_us, Stamps) and len(timestamps_us):
-            self._count_many(name, now_us - timestamps_us.array)
+        if isinstance(timestamps_us, Stamps):
+            arrays = self._arrays.setdefault(name, [])
+            arrays.append(now_us - timestamps_us.array)
+            if sum(map(len, arrays)) >= _ARRAY_AGES_MAX:
+                self._count_arrays(name)
             return
+        ages_us = self._ages_us.setdefault(name, [])
         ages_us += [now_us - timestamp_us for timestamp_us in timestamps_us]
         if len(ages_us) >= _AGES_MAX:
             self._count(name)
@@ -97,6 +104,11 @@ class TaskMetrics:
             return
         self._count_many(name, np.asarray(ages_us))
 
+    def _count_arrays(self, name: str) -> None:
+        arrays, self._arrays[name] = self._arrays[name], []
+        if sum(map(len, arrays)):
+            self._count_many(name, np.concatenate(arrays))
+
     def _count_many(self, name: str, ages_us: npt.NDArray[np.int64]) -> None:
         counts = self._latency.setdefault(name, LatencyHistogram()).counts
         least, most = ages_us.min(), ages_us.max()
@@ -105,8 +117,9 @@ class TaskMetrics:
             bucket = bucket_of(float(least))
             counts[bucket] = counts.get(bucket, 0) + len(ages_us)
             return
-        found, times = np.unique(buckets_of(ages_us.astype(np.float64)), return_counts=True)
-        for bucket, count in zip(found.tolist(), times.tolist(), strict=True):
+        times = np.bincount(buckets_of(ages_us.astype(np.float64)))
+        found = np.flatnonzero(times)
+        for bucket, count in zip(found.tolist(), times[found].tolist(), strict=True):
             counts[bucket] = counts.get(bucket, 0) + count
 
     def due(self, now_us: int) -> PutMetrics | None:
@@ -124,6 +137,8 @@ class TaskMetrics:
         self._due_us = now_us + INTERVAL_US
         for name in self._ages_us:
             self._count(name)
+        for name in self._arrays:
+            self._count_arrays(name)
         launch = self._launch
         task = TaskRow(
             executor=launch.executor,

@@ -10,18 +10,20 @@ booleans is read as Arrow reads it. Neighbours: `frames` (the other way), `rows`
 from __future__ import annotations
 
 import decimal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import types as spark
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import Row
 
 from penstock.dataflow.schema import Schema
+from penstock_worker.values.frame_blocks import column_array
 from penstock_worker.values.rows import RowMismatch, list_checker
 from penstock_worker.values.spark_types import spark_type
 from penstock_worker.values.wire_values import (
@@ -38,8 +40,9 @@ _BITS = {spark.ByteType: 8, spark.ShortType: 16, spark.IntegerType: 32, spark.Lo
 _NO_TIME = np.iinfo(np.int64).min
 _MISSING = (None, pd.NaT, pd.NA)
 
-Quick = Callable[[pd.Series], list[Any] | None]
-"""A column -> its wire values; None where that needs a look at each value."""
+Array = NDArray[Any]
+Quick = Callable[[Array], list[Any] | None]
+"""A column as numpy has it -> its wire values; None where that needs a look at each value."""
 
 
 class FrameShape:
@@ -61,20 +64,26 @@ class FrameShape:
                 f"yielded {shown(frame)}; {self._who} yields DataFrames, such as "
                 f"pd.DataFrame({{{self._names[0]!r}: [...]}})"
             )
-        given = list(frame.columns)
+        given = frame.columns.tolist()
         if not given:
             return [(None,) * len(self._names)] * len(frame)
-        by_name = any(isinstance(name, str) for name in given)
-        if by_name:
+        places: Sequence[int] = range(len(self._names))
+        if given != self._names:
+            places = self._places(given)
+        columns = [self._values(place, at, frame) for place, at in enumerate(places)]
+        return list(zip(*columns, strict=True))
+
+    def _places(self, given: list[Any]) -> Sequence[int]:
+        """Where the columns are among those of a DataFrame."""
+        if any(isinstance(name, str) for name in given):
             self._check_names(given)
-        elif len(given) < len(self._names):
+            return [given.index(name) for name in self._names]
+        if len(given) < len(self._names):
             raise RowMismatch(
                 f"a DataFrame has {len(given)} columns without names; {len(self._names)} are wanted: "
                 f"{', '.join(self._names)}"
             )
-        series = [frame[name] if by_name else frame.iloc[:, i] for i, name in enumerate(self._names)]
-        columns = [self._values(place, one, frame) for place, one in enumerate(series)]
-        return list(zip(*columns, strict=True))
+        return range(len(self._names))
 
     def _check_names(self, given: list[Any]) -> None:
         missing = [name for name in self._names if name not in given]
@@ -89,13 +98,15 @@ class FrameShape:
                 f"{', '.join(self._names)}; its columns are {', '.join(map(str, given))}"
             )
 
-    def _values(self, place: int, series: pd.Series, frame: pd.DataFrame) -> list[Any]:
+    def _values(self, place: int, at: int, frame: pd.DataFrame) -> list[Any]:
+        """The column at `place` of the schema, which is at `at` in the DataFrame."""
         to_wire, quick = self._columns[place]
-        values = quick(series)
+        array = _in_numpy(column_array(frame, at))
+        values = None if array is None else quick(array)
         if values is not None:
             return values
         values = []
-        for number, value in enumerate(series.tolist()):
+        for number, value in enumerate(frame.iloc[:, at].tolist()):
             try:
                 values.append(None if _is_missing(value) else to_wire(value))
             except Misfit as misfit:
@@ -180,44 +191,54 @@ def _quick(data_type: spark.DataType) -> Quick:
             return _never
 
 
-def _never(_: pd.Series) -> None:
+def _never(_: Array) -> None:
     """Each value is looked at."""
 
 
-def _kind(series: pd.Series) -> str:
-    """numpy's letter for what is in a column; "" for pandas' own types."""
-    return series.dtype.kind if isinstance(series.dtype, np.dtype) else ""
+def _in_numpy(array: Any) -> Array | None:
+    """A DataFrame's column; None for what pandas alone has."""
+    if isinstance(array, np.ndarray):
+        return array
+    if isinstance(array.dtype, pd.DatetimeTZDtype):
+        array = array.tz_convert("UTC").tz_localize(None)
+    if not isinstance(array.dtype, np.dtype):
+        return None
+    found: Array = array.to_numpy()
+    return found
 
 
 def _whole(bits: int) -> Quick:
     low, high = -(1 << bits - 1), (1 << bits - 1) - 1
 
-    def read(series: pd.Series) -> list[Any] | None:
-        if _kind(series) not in ("i", "u", "b"):
+    def read(array: Array) -> list[Any] | None:
+        dtype = array.dtype
+        if dtype.kind == "i" and 8 * dtype.itemsize <= bits:
+            return array.tolist()  # type: ignore[no-any-return]
+        if dtype.kind not in ("i", "u", "b"):
             return None
-        values: list[Any] = list(map(int, series.tolist()))
+        values: list[Any] = list(map(int, array.tolist()))
         return values if not values or (min(values) >= low and max(values) <= high) else None
 
     return read
 
 
-def _flags(series: pd.Series) -> list[Any] | None:
-    if _kind(series) not in ("b", "i", "u"):
+def _flags(array: Array) -> list[Any] | None:
+    if array.dtype.kind not in ("b", "i", "u"):
         return None
-    values: list[Any] = series.tolist()
+    values: list[Any] = array.tolist()
     return list(map(bool, values)) if set(values) <= {0, 1} else None
 
 
-def _doubles(series: pd.Series) -> list[Any] | None:
-    if _kind(series) not in ("f", "i", "u", "b"):
+def _doubles(array: Array) -> list[Any] | None:
+    if array.dtype.kind not in ("f", "i", "u", "b"):
         return None
-    return _with_nulls(series.to_numpy(dtype=np.float64))
+    return _with_nulls(array.astype(np.float64))
 
 
-def _floats(series: pd.Series) -> list[Any] | None:
-    if _kind(series) not in ("f", "i", "u"):
+def _floats(array: Array) -> list[Any] | None:
+    if array.dtype.kind not in ("f", "i", "u"):
         return None
-    given = series.to_numpy(dtype=np.float64)
+    given = array.astype(np.float64)
     with np.errstate(over="ignore"):
         rounded = given.astype(np.float32).astype(np.float64)
     if (np.isinf(rounded) != np.isinf(given)).any():
@@ -225,20 +246,18 @@ def _floats(series: pd.Series) -> list[Any] | None:
     return _with_nulls(rounded)
 
 
-def _with_nulls(array: Any) -> list[Any]:
+def _with_nulls(array: Array) -> list[Any]:
     values: list[Any] = array.tolist()
     if np.isnan(array).any():
         return [None if value != value else value for value in values]
     return values
 
 
-def _times(series: pd.Series) -> list[Any] | None:
-    if isinstance(series.dtype, pd.DatetimeTZDtype):
-        series = series.dt.tz_convert("UTC").dt.tz_localize(None)
-    if _kind(series) != "M" or np.datetime_data(series.dtype)[0] != "ns":
+def _times(array: Array) -> list[Any] | None:
+    if array.dtype.kind != "M" or np.datetime_data(array.dtype)[0] != "ns":
         return None
     # Arrow cuts the nanoseconds, before 1970 too.
-    values: list[Any] = series.to_numpy().astype(np.int64).tolist()
+    values: list[Any] = array.astype(np.int64).tolist()
     return [None if value == _NO_TIME else _cut_to_us(value) for value in values]
 
 
@@ -249,11 +268,11 @@ def _cut_to_us(nanoseconds: int) -> int:
 def _texts() -> Quick:
     check = list_checker(nullable(str), ())
 
-    def read(series: pd.Series) -> list[Any] | None:
-        if _kind(series) != "O":
+    def read(array: Array) -> list[Any] | None:
+        if array.dtype.kind != "O":
             return None
         try:
-            values: list[Any] = check(series.tolist())
+            values: list[Any] = check(array.tolist())
         except (msgspec.ValidationError, ValueError):
             return None
         return values

@@ -10,8 +10,9 @@
 | array, map, struct | object: ndarray, dict, dict | None |
 
 Nested columns are made by pyspark's own conversion, by way of Arrow. A column's type depends on the rows of
-its own DataFrame alone; in Spark also on other keys that happened to come along. Neighbours: `frame_rows`
-(the other way), `user_code.frame_form` (who calls both), `rows` (the same in rows).
+its own DataFrame alone; in Spark also on other keys that happened to come along. Neighbours: `frame_blocks`
+(DataFrames of ready arrays), `frame_rows` (the other way), `user_code.frame_form` (who calls both), `rows`
+(the same in rows).
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+from numpy.typing import NDArray
 from pyspark.sql import types as spark
 from pyspark.sql.conversion import ArrowArrayToPandasConversion
 from pyspark.sql.pandas.types import to_arrow_type
@@ -32,6 +34,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from penstock.dataflow.schema import Schema
 from penstock.errors import PermanentError
 from penstock.store.even_rows import EvenColumn, EvenTexts
+from penstock_worker.values.frame_blocks import FrameBlocks
 from penstock_worker.values.group_rows import GroupRows, values_of
 from penstock_worker.values.rows import WireRow
 from penstock_worker.values.spark_types import spark_type
@@ -61,6 +64,7 @@ class FrameReader:
     def __init__(self, schema: Schema) -> None:
         # Spark builds them from named tuples, which rename what is no identifier to _0, _1, ...
         names = namedtuple("Names", schema.names, rename=True)._fields  # type: ignore[attr-defined]
+        self._names = pd.Index(names, dtype=object)
         self._columns = [
             (name, _maker(column.name, spark_type(column.type)))
             for name, column in zip(names, schema.columns, strict=True)
@@ -90,9 +94,9 @@ class FrameReader:
         groups = [rows for rows in rows_by_key if isinstance(rows, GroupRows)]
         columns = self._columns_of(groups) if len(groups) == len(rows_by_key) else None
         if columns is not None:
-            cut_out_of = self._of_even(columns)
+            blocks = self._of_even(columns)
             for group in groups:
-                yield iter((_cut(cut_out_of, group.begin, group.end),))
+                yield _cut_in_turn(blocks, group.begin, group.end)
             return
         together = self._together(rows_by_key)
         end = 0
@@ -107,7 +111,7 @@ class FrameReader:
         columns = groups[0].columns
         if any(columns[place] is None for place in self._typed_by_nulls):
             return None
-        if any(rows.columns is not columns or len(rows) > FRAME_ROWS_MAX for rows in groups):
+        if any(rows.columns is not columns for rows in groups):
             return None
         for place in self._times:
             column = columns[place]
@@ -117,17 +121,20 @@ class FrameReader:
                 return None  # one key's rows have it, and that key is to be named
         return columns
 
-    def _of_even(self, columns: Sequence[EvenColumn]) -> pd.DataFrame:
-        """All rows of some columns in one, whose values are its own."""
-        made: dict[str, Any] = {}
-        for (name, make), kind, column in zip(self._columns, self._kinds, columns, strict=True):
-            if not isinstance(column, np.ndarray) or column.dtype.kind != kind[:1]:
-                made[name] = make(values_of(column, 0, _rows_in(columns)))
+    def _of_even(self, columns: Sequence[EvenColumn]) -> FrameBlocks:
+        """All rows of some columns."""
+        made: list[Any] = []
+        rows = _rows_in(columns)
+        for (_, make), kind, column in zip(self._columns, self._kinds, columns, strict=True):
+            if isinstance(column, EvenTexts) and kind == _TEXTS:
+                made.append(_objects_of(column))
+            elif not isinstance(column, np.ndarray) or column.dtype.kind != kind[:1]:
+                made.append(make(values_of(column, 0, rows)))
             elif kind == _INSTANTS:
-                made[name] = column.view("datetime64[us]").astype("datetime64[ns]")
+                made.append(column.view("datetime64[us]").astype("datetime64[ns]"))
             else:
-                made[name] = column.copy()
-        return pd.DataFrame(made, copy=False)
+                made.append(column)
+        return FrameBlocks(self._names, made)
 
     def _together(self, rows_by_key: Sequence[Sequence[WireRow]]) -> pd.DataFrame | None:
         if self._has_nested or len(rows_by_key) < 2 or max(map(len, rows_by_key)) > FRAME_ROWS_MAX:
@@ -156,6 +163,12 @@ def _cut(together: pd.DataFrame, begin: int, end: int) -> pd.DataFrame:
     return frame
 
 
+def _cut_in_turn(blocks: FrameBlocks, begin: int, end: int) -> Iterator[pd.DataFrame]:
+    """The rows of one key in as many DataFrames as Spark makes of them."""
+    for at in range(begin, end, FRAME_ROWS_MAX):
+        yield blocks.frame(at, min(end, at + FRAME_ROWS_MAX))
+
+
 class FrameKey:
     """Keys as Spark passes them beside DataFrames: what a row of one would hold."""
 
@@ -170,7 +183,7 @@ class FrameKey:
         return found
 
 
-_INSTANTS = "instants"
+_INSTANTS, _TEXTS = "instants", "texts"
 
 
 def _kind(data_type: spark.DataType) -> str:
@@ -184,8 +197,17 @@ def _kind(data_type: spark.DataType) -> str:
             return "b"
         case spark.TimestampType() | spark.TimestampNTZType():
             return _INSTANTS
+        case spark.StringType() | spark.BinaryType():
+            return _TEXTS
         case _:
             return ""
+
+
+def _objects_of(column: EvenTexts) -> NDArray[Any]:
+    """Texts, or bytes, as the column of a DataFrame."""
+    array = np.empty(len(column.cells), object)
+    array[:] = values_of(column, 0, len(array))
+    return array
 
 
 def _rows_in(columns: Sequence[EvenColumn]) -> int:

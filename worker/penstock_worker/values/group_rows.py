@@ -131,7 +131,11 @@ def grouped(
 ) -> Grouped:
     """Rows by their keys: of integers, booleans, texts and bytes. Rows are not none."""
     codes = [_codes(columns[place]) for place in key_columns]
-    order = np.argsort(codes[0], kind="stable") if len(codes) == 1 else np.lexsort(codes[::-1])
+    if all((code == code[0]).all() for code in codes):
+        keyed = [values_of(columns[place], 0, 1) for place in key_columns]
+        of_all = GroupRows(columns, 0, len(stamps_us))
+        return Grouped(list(zip(*keyed, strict=True)), [of_all], [int(stamps_us.min())])
+    order = _order(codes[0]) if len(codes) == 1 else np.lexsort(codes[::-1])
     differs = np.zeros(len(order) - 1, np.bool_)
     for code in codes:
         ordered = code[order]
@@ -149,6 +153,16 @@ def grouped(
         [GroupRows(taken, begin, end) for begin, end in spans],
         oldest_us.tolist(),
     )
+
+
+def _order(codes: NDArray[Any]) -> Order:
+    """Where the rows are, in the order of their codes. Codes that are near each other go by a radix sort,
+    which is several times as quick."""
+    if codes.dtype.kind == "i":
+        least = codes.min()
+        if int(codes.max()) - int(least) < 1 << 16:
+            codes = (codes - least).astype(np.uint16)
+    return np.argsort(codes, kind="stable")
 
 
 def _codes(column: EvenColumn) -> NDArray[Any]:

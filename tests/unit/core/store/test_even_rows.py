@@ -18,6 +18,8 @@ from penstock.store.even_rows import (
     even_entry,
     read_even,
     read_even_stamps,
+    read_even_together,
+    rows_in,
 )
 from penstock.store.stamps import Stamps, as_array, joined, oldest
 
@@ -141,6 +143,55 @@ def test_damaged_entries_are_read_as_the_row_reader_reads_them_or_not_at_all(at:
     rows = decode_batch(bytes(payload)).rows
     found = list(zip(*(values_of(column, ROWS) for column in even.columns), strict=True))
     assert repr(found) == repr(rows)
+
+
+@given(
+    st.lists(columns(), min_size=1, max_size=6),
+    st.lists(st.tuples(st.integers(40, ROWS), st.integers(0, 1 << 50), WHOLE), min_size=1, max_size=5),
+)
+def test_entries_that_are_alike_are_read_as_one(
+    given_columns: list[EvenColumn], cuts: list[tuple[int, int, tuple[int, int]]]
+) -> None:
+    cells = even_cells(given_columns, ROWS)
+    payloads = []
+    for rows, base_us, (least, most) in cuts:
+        within = np.random.default_rng(rows).integers(max(least, -(1 << 50)), min(most, 1 << 50), rows)
+        payloads.append(even_entry(base_us + within, cells[:rows]))
+    even = read_even_together(payloads)
+    if min(map(len, payloads)) < ENTRY_BYTES_MIN:
+        assert even is None
+        return
+    assert even is not None
+    batches = [decode_batch(payload) for payload in payloads]
+    assert [rows_in(payload) for payload in payloads] == [len(batch.rows) for batch in batches]
+    total = sum(rows for rows, _, _ in cuts)
+    found = list(zip(*(values_of(column, total) for column in even.columns), strict=True))
+    assert repr(found) == repr([row for batch in batches for row in batch.rows])
+    assert list(even.stamps) == [batch.base_us + delta for batch in batches for delta in batch.deltas_us]
+    assert read_even_together(payloads, total + 1) is None
+
+
+def test_entries_that_are_not_alike_are_not_read_as_one() -> None:
+    numbers = np.arange(ROWS)
+    stamps_us = np.zeros(ROWS, np.int64)
+
+    def entry(*given: EvenColumn) -> bytes:
+        return even_entry(stamps_us, even_cells(given, ROWS))
+
+    short, long = numbers % 9 + 1000, numbers + (1 << 20)
+    assert read_even_together([entry(short, long), entry(short, long)]) is not None
+    for other in (
+        entry(long, short),
+        entry(short, long, None),
+        entry(short),
+        entry(short, numbers % 2 == 0, None, None, None, None),
+        encode_batch([1] * ROWS, [(n, "x" * (n % 3)) for n in range(ROWS)]),
+        encode_batch([1], [(1, 2)]),
+    ):
+        assert read_even_together([entry(short, long), other]) is None
+        assert read_even_together([other, entry(short, long)]) is None
+    assert rows_in(encode_batch([1] * ROWS, [(1,)] * ROWS, initial=True)) is None
+    assert rows_in(b"\x93") is None
 
 
 def test_timestamps_are_a_sequence() -> None:

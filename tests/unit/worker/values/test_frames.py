@@ -5,15 +5,18 @@ from __future__ import annotations
 import datetime
 import decimal
 import math
+import pickle
 from itertools import chain
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from pyspark.sql import Row
 
 from penstock.dataflow.ddl import parse_schema
+from penstock_worker.values.frame_blocks import FrameBlocks
 from penstock_worker.values.frame_rows import FrameShape
 from penstock_worker.values.frames import FRAME_ROWS_MAX, FrameKey, FrameReader, NoFrame
 from penstock_worker.values.rows import OutputShape, RowMismatch
@@ -147,6 +150,69 @@ def test_keys_are_as_a_row_of_a_frame_has_them() -> None:
     assert math.isnan(n)
     assert at is pd.NaT
     assert FrameKey(parse_schema("s string, n int")).read(("x", 5)) == ("x", 5)
+
+
+def blocks() -> FrameBlocks:
+    names = pd.Index(["n", "word", "x", "m", "at"])
+    numbers = np.arange(9)
+    return FrameBlocks(
+        names,
+        [
+            numbers,
+            np.array([f"w{n}" for n in numbers], object),
+            numbers / 2,
+            numbers * 10,
+            numbers.astype("datetime64[s]").astype("datetime64[ns]"),
+        ],
+    )
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_frame_of_ready_arrays_is_as_pandas_makes_it() -> None:
+    numbers = np.arange(3, 7)
+    wanted = pd.DataFrame(
+        {
+            "n": numbers,
+            "word": [f"w{n}" for n in numbers],
+            "x": numbers / 2,
+            "m": numbers * 10,
+            "at": numbers.astype("datetime64[s]").astype("datetime64[ns]"),
+        }
+    )
+    found = blocks().frame(3, 7)
+    pd.testing.assert_frame_equal(found, wanted, check_index_type="exact", check_exact=True)
+    assert found.dtypes.tolist() == wanted.dtypes.tolist()
+    assert type(found.index) is pd.RangeIndex
+    for change in (
+        lambda frame: frame.assign(more=frame["n"] + frame["m"]),
+        lambda frame: frame.groupby("word", sort=False)["x"].sum(),
+        lambda frame: frame.drop(columns="x").rename(columns={"n": "k"}),
+        lambda frame: frame[["m", "n"]].to_numpy(),
+        lambda frame: frame.sort_values("n", ascending=False).reset_index(drop=True),
+        lambda frame: pd.concat([frame, frame]),
+        lambda frame: frame.set_index("word").T,
+        lambda frame: pickle.loads(pickle.dumps(frame)),
+        lambda frame: frame.merge(frame, on="n"),
+        lambda frame: frame.query("n > 4")["at"].dt.second,
+        lambda frame: pa.Table.from_pandas(frame).to_pydict(),
+    ):
+        assert repr(change(blocks().frame(3, 7))) == repr(change(wanted.copy()))
+
+
+@pytest.mark.filterwarnings("error")
+def test_frames_of_different_rows_have_nothing_in_common() -> None:
+    made = blocks()
+    first, second = made.frame(0, 4), made.frame(4, 9)
+    first.loc[:, "n"] = 7
+    first["x"] = -1.0
+    first.iloc[1, 1] = "changed"
+    first.insert(0, "more", 1)
+    first.columns.name = "named"
+    del first["at"]
+    assert second["n"].tolist() == [4, 5, 6, 7, 8]
+    assert second["word"].tolist() == ["w4", "w5", "w6", "w7", "w8"]
+    assert second["x"].tolist() == [2.0, 2.5, 3.0, 3.5, 4.0]
+    assert (list(second.columns), second.columns.name) == (["n", "word", "x", "m", "at"], None)
 
 
 # --- what comes out ---------------------------------------------------------------------------------

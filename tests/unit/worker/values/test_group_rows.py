@@ -20,7 +20,7 @@ from penstock_worker.values.arrow_columns import ArrowShape
 from penstock_worker.values.arrow_rows import ArrowRows
 from penstock_worker.values.column_rows import ColumnRows
 from penstock_worker.values.even_columns import even_columns
-from penstock_worker.values.frames import FrameReader, NoFrame
+from penstock_worker.values.frames import FRAME_ROWS_MAX, FrameReader, NoFrame
 from penstock_worker.values.group_rows import GroupRows
 
 KEYS = {
@@ -129,6 +129,19 @@ def test_frames_are_the_codes_own() -> None:
     assert second["x"].tolist() == [float(n) for n in range(1, 400, 2)]
     assert [row[1] for row in groups[0]] == [float(n) for n in range(0, 400, 2)]
     assert [row[0] for row in groups[0]] == [0] * 200
+
+
+def test_very_many_rows_of_a_key_come_in_several_frames() -> None:
+    schema = parse_schema("k bigint, x bigint")
+    rows = [(n % 2, n) for n in range(2 * FRAME_ROWS_MAX + 6)]
+    part = part_of(schema, 1, [even_payload(schema, rows, list(range(len(rows))))], by_columns=True)
+    for remainder, frames in enumerate(
+        FrameReader(schema).each([group.rows for group in part.groups.values()])
+    ):
+        first, second = frames
+        assert (len(first), len(second)) == (FRAME_ROWS_MAX, 3)
+        assert second.index.tolist() == [0, 1, 2]
+        assert [*first["x"], *second["x"]] == list(range(remainder, len(rows), 2))
 
 
 def test_entries_that_are_not_alike_are_rows() -> None:
