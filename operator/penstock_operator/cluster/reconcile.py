@@ -44,7 +44,7 @@ from penstock_operator.cluster.observing.workers_seen import WorkerIndex
 from penstock_operator.cluster.stores.schedule_index import ScheduleIndex
 from penstock_operator.cluster.turns.namespace_loops import SLA, TOPOLOGY, NamespaceLoops, Shared
 from penstock_operator.cluster.turns.passwords_turn import PasswordsTurns, StoreLogins
-from penstock_operator.cluster.turns.rest import LOOKS_EVERY_S_MAX, PACE_MAX, REST_CAN_WAIT_S
+from penstock_operator.cluster.turns.rest import LOOKS_EVERY_S_MAX, PACE_MAX
 from penstock_operator.cluster.turns.served_namespace import ServedNamespace
 from penstock_operator.cluster.turns.stores_turn import StoresTurns
 from penstock_operator.cluster.turns.turn_slots import TurnSlots
@@ -275,10 +275,9 @@ class Reconciler:
             yield
             return
         work.is_queued = True
-        asked_s = self._clocks.monotonic_s()
-        look_due_s = asked_s if work.rest is None else asked_s + REST_CAN_WAIT_S
         try:
-            async with self._slots.one(lambda: look_due_s if work.woken_s is None else work.woken_s):
+            # Who rests, and was not woken, has nothing to do that anybody knows of.
+            async with self._slots.one(lambda: work.woken_s is not None or work.rest is None):
                 work.is_queued = False
                 work.turned_s = self._clocks.monotonic_s()
                 yield

@@ -34,8 +34,6 @@ _DECISIONS_PER_S_MAX = 10
 """About all that rest together, where nothing has changed."""
 LOOKS_EVERY_S_MAX = 10.0
 PACE_MAX = 1.1
-REST_CAN_WAIT_S = 5.0
-"""So long a look at one that rests gives way to others, where there is more to do than time."""
 _LOOKS_PER_S_MAX = 125
 """Of all that rest together."""
 

@@ -3,9 +3,9 @@
 A thousand turns begun together would each take as long as all of them: every store's answer would wait for
 all the others' decisions, and what was read would be old by when it is decided on. A slot is for work: a turn
 that waits long, for a store or the API server, gives its own back and goes on without, so one that hangs
-holds up no other. The next is who was due first. What can wait is due later than it asks, so where there is
-more work than time that is what is done less often; and as all become due in the end, nobody waits for ever.
-Neighbour: `reconcile` runs the topologies' loops through it, and says when each is due.
+holds up no other. Who is urgent goes first, in the order in which they asked, but for some slots: those go to
+who has waited longest. So where there is more work than time, what can wait is done less often, and nobody
+waits for ever. Neighbour: `reconcile` runs the topologies' loops through it.
 """
 
 from __future__ import annotations
@@ -17,13 +17,15 @@ from dataclasses import dataclass
 
 STANDS_ASIDE_S = 0.5
 """A turn that takes longer gives its slot back."""
+_URGENT_OF = 4
+"""Of so many slots, all but one go to who is urgent, where anybody is."""
 _BUSY_S = 0.1
 """A loop that comes to something so much too late is busy."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Waiting:
-    due_s: Callable[[], float]
+    is_urgent: Callable[[], bool]
     turn: asyncio.Future[None]
 
 
@@ -34,23 +36,24 @@ class TurnSlots:
         self._free = count
         self._stands_aside_s = stands_aside_s
         self._waiting: list[_Waiting] = []
+        self._given = 0
 
     @asynccontextmanager
-    async def one(self, due_s: Callable[[], float]) -> AsyncIterator[None]:
-        """Wait for a slot and keep it, but no longer than `stands_aside_s`. `due_s` is asked while it waits:
-        it may become due earlier. Of those that are due together the first is who asked first."""
-        await self._take(due_s)
+    async def one(self, is_urgent: Callable[[], bool]) -> AsyncIterator[None]:
+        """Wait for a slot and keep it, but no longer than `stands_aside_s`. `is_urgent` is asked while it
+        waits: it may become so."""
+        await self._take(is_urgent)
         held = _Held(self._give_back, self._stands_aside_s)
         try:
             yield
         finally:
             held.end()
 
-    async def _take(self, due_s: Callable[[], float]) -> None:
+    async def _take(self, is_urgent: Callable[[], bool]) -> None:
         if self._free:
             self._free -= 1
             return
-        waiting = _Waiting(due_s, asyncio.get_running_loop().create_future())
+        waiting = _Waiting(is_urgent, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         try:
             await waiting.turn
@@ -60,12 +63,15 @@ class TurnSlots:
             raise
 
     def _give_back(self) -> None:
-        """To who is next; who asks later overtakes nobody that is due."""
+        """To who is next; nobody overtakes who waits."""
         self._waiting = [one for one in self._waiting if not one.turn.done()]  # without who was cancelled
         if not self._waiting:
             self._free += 1
             return
-        next_ = min(self._waiting, key=lambda one: one.due_s())
+        next_ = self._waiting[0]
+        self._given += 1
+        if self._given % _URGENT_OF:
+            next_ = next((one for one in self._waiting if one.is_urgent()), next_)
         self._waiting.remove(next_)
         next_.turn.set_result(None)
 

@@ -21,13 +21,13 @@ class Turns:
         self.ends: dict[str, asyncio.Event] = {}
         self.tasks: dict[str, asyncio.Task[None]] = {}
 
-    async def ask(self, name: str, due_s: Callable[[], float] = lambda: 0.0) -> None:
+    async def ask(self, name: str, is_urgent: Callable[[], bool] = lambda: False) -> None:
         self.ends[name] = asyncio.Event()
-        self.tasks[name] = asyncio.create_task(self._take(name, due_s))
+        self.tasks[name] = asyncio.create_task(self._take(name, is_urgent))
         await settled()
 
-    async def _take(self, name: str, due_s: Callable[[], float]) -> None:
-        async with self.slots.one(due_s):
+    async def _take(self, name: str, is_urgent: Callable[[], bool]) -> None:
+        async with self.slots.one(is_urgent):
             self.begun.append(name)
             await self.ends[name].wait()
 
@@ -61,36 +61,37 @@ def test_no_more_turns_are_under_way_than_there_are_slots_and_the_next_is_who_as
     run(story())
 
 
-def test_the_next_is_who_was_due_first_also_who_became_so_while_it_waited() -> None:
+def test_who_became_urgent_meanwhile_goes_first_but_each_fourth_time() -> None:
     async def story() -> None:
-        turns = Turns(TurnSlots(1, LONG_S))
-        due_s = {"a": 0.0, "b": 8.0, "c": 9.0, "d": 15.0, "e": 16.0, "f": 10.0}
-        for name in due_s:
-            await turns.ask(name, lambda name=name: due_s[name])
-        due_s |= {"e": 3.0, "d": 4.0}  # a change woke them
+        turns, urgent = Turns(TurnSlots(1, LONG_S)), set[str]()
+        names = "abcdefghij"
+        for name in names:
+            await turns.ask(name, lambda name=name: name in urgent)
+        urgent |= set("defghij")
         order = ["a"]
-        for _ in range(5):
+        for _ in names[1:]:
             await turns.end(order[-1])
             order.append(turns.begun[-1])
-        assert order == ["a", "e", "d", "b", "c", "f"]
-        await turns.end("f")
+        assert "".join(order) == "adefbghicj"
+        await turns.end("j")
 
     run(story())
 
 
-def test_who_can_wait_is_not_overtaken_for_ever() -> None:
+def test_where_urgent_ones_never_end_who_can_wait_is_served_all_the_same() -> None:
     async def story() -> None:
         turns = Turns(TurnSlots(1, LONG_S))
-        await turns.ask("first")
-        await turns.ask("can wait", lambda: 5.0)
-        order = ["first"]
-        for second in range(1, 8):  # one more change each second
-            await turns.ask(str(second), lambda second=second: float(second))
+        await turns.ask("0")
+        for name in ("can wait", "can wait too"):
+            await turns.ask(name)
+        order = ["0"]
+        for number in range(1, 10):  # one more change each time
+            await turns.ask(str(number), lambda: True)
             await turns.end(order[-1])
             order.append(turns.begun[-1])
-        assert order == ["first", "1", "2", "3", "4", "can wait", "5", "6"]
-        await turns.end("6")
-        await turns.end("7")
+        assert order == ["0", "1", "2", "3", "can wait", "4", "5", "6", "can wait too", "7"]
+        for name in ("7", "8", "9"):
+            await turns.end(name)
 
     run(story())
 
