@@ -157,7 +157,8 @@ class Decision:
     schedules: tuple[ScheduleFigures, ...] = ()
     leeway: SlaLeeway = SlaLeeway()  # noqa: RUF009 - frozen
     awaited: frozenset[str] = frozenset()
-    """Pods that were refused lately: what they need is left out now, and wanted still."""
+    """Pods that were refused lately, or whose growth leaves room for who goes first: what they need is left
+    out now, and wanted still."""
 
 
 @dataclass(frozen=True, slots=True)

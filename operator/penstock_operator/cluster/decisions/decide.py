@@ -446,6 +446,7 @@ def _resize(turn: Turn) -> None:
             continue
         more = Size(max(0, wish - pod.cpu_request_millis), 0)
         if more.cpu_millis and turn.rooms.is_reserved:
+            turn.awaited.add(pod.name)
             continue
         if not turn.is_refused(pod.name):
             turn.resizes.append(ResizePod(pod.name, pod.uid, wish, turn.limit_millis))

@@ -114,7 +114,7 @@ class Turn:
         self.pods = {pod.name: pod for pod in observed.pods}
         self._waiting = {one.name for one in observed.refused if one.waits}
         self.awaited: set[str] = set()
-        """Pods that were to be made or resized, and were refused lately."""
+        """Pods that were to be made or resized, and were refused lately or leave room for who goes first."""
         self.former = former_status(observed, memory.status)
         self.quota = quota_finding(
             observed, self.schedules.values(), memory_bytes(topology.spec.store_memory), self.former

@@ -30,7 +30,7 @@ from penstock_operator.cluster.observing.observed import Observed, ObservedNode,
 
 REST_S = 30.0
 REST_S_MAX = 300.0
-_DECISIONS_PER_S_MAX = 10
+_DECISIONS_PER_S_MAX = 5
 """About all that rest together, where nothing has changed."""
 LOOKS_EVERY_S_MAX = 10.0
 PACE_MAX = 1.1

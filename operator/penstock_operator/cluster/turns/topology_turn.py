@@ -58,6 +58,7 @@ from penstock_operator.cluster.turns.work import Clocks, Leadership, Work
 from penstock_operator.cluster.workers.schedule_figures import ScheduleFigures
 
 _SOME = object()
+_COUNTS_EVERY_S = 1.0
 _STOPS_AT_ONCE = 5
 """So many turns in a row may end early and be followed by another one at once."""
 
@@ -119,6 +120,8 @@ class TopologyTurns:
         self._lost = lost
         self._wake_all = wake_all
         self._now_us = now_us
+        self._counted = (-math.inf, 0)
+        """When those that rest were counted, and how many they were."""
         self._nodes: tuple[tuple[ObservedNode, ...], str, tuple[ObservedNode, ...]] | None = None
         """Of the last look: all nodes, which one's store is being renewed, how topologies are to see them."""
         self._seen_stores: tuple[tuple[ObservedStore, ...], tuple[ObservedStore, ...]] = ((), ())
@@ -163,7 +166,11 @@ class TopologyTurns:
         return looks_every_s(self._resting()) * own_pace(name)
 
     def _resting(self) -> int:
-        return sum(work.rest is not None for work in self._works.values())
+        """How many do, as counted within the last second."""
+        now_s = self._clocks.monotonic_s()
+        if now_s - self._counted[0] >= _COUNTS_EVERY_S:
+            self._counted = (now_s, sum(work.rest is not None for work in self._works.values()))
+        return self._counted[1]
 
     async def _carry_out(self, work: Work, manifest: Object, decision: Decision) -> bool:
         """Whether all of it was: figures are written now and then only."""

@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
+from penstock_operator.cluster.decisions.actions import ResizePod
 from penstock_operator.cluster.decisions.decide import decide
 from penstock_operator.cluster.observing.observed import Need, Observed, Refused, SlaControl, StoreReading
 from penstock_operator.cluster.turns.rest import (
@@ -210,6 +211,19 @@ def test_room_on_its_own_nodes_ends_it_where_tasks_may_be_remote() -> None:
     assert not rest.lasts(with_less_room(seen), world.now_s + 1)
 
 
+def test_one_whose_pods_do_not_grow_because_another_goes_first_does_not_rest(steady: World) -> None:
+    seen = seen_of(steady)
+    small = tuple(replace(one, cpu_request_millis=1) for one in seen.pods)
+    most = max(one.cpu_allocatable_millis for one in seen.nodes)
+    first = Need("other", 9, "2020-01-01T00:00:00Z", 100, most, 1)
+    held_back = replace(seen, pods=small, needs=(first,))
+    decision = decide(held_back, steady.memory, steady.now_s)
+    assert decision.actions == ()
+    assert rest_after(held_back, steady.memory, decision, steady.now_s) is None
+    grown = decide(replace(held_back, needs=()), steady.memory, steady.now_s)
+    assert {type(one) for one in grown.actions} == {ResizePod}
+
+
 def test_the_more_of_them_rest_the_less_often_each_is_looked_at() -> None:
     assert looks_every_s(0) == looks_every_s(250) == 2.0
     assert looks_every_s(1000) == 8.0
@@ -219,12 +233,12 @@ def test_the_more_of_them_rest_the_less_often_each_is_looked_at() -> None:
 def test_the_more_of_them_rest_the_less_often_each_is_decided_for_where_nothing_has_changed(
     steady: World,
 ) -> None:
-    assert rests_s(0) == rests_s(300) == REST_S
-    assert rests_s(1000) == 100.0
+    assert rests_s(0) == rests_s(150) == REST_S
+    assert rests_s(1000) == 200.0
     assert rests_s(100_000) == REST_S_MAX
     rest, seen = resting(steady), as_next_seen(steady)
-    assert rest.lasts(seen, steady.now_s + 99, rests_s(1000))
-    assert not rest.lasts(seen, steady.now_s + 100, rests_s(1000))
+    assert rest.lasts(seen, steady.now_s + 199, rests_s(1000))
+    assert not rest.lasts(seen, steady.now_s + 200, rests_s(1000))
 
 
 def test_topologies_that_rest_are_looked_at_each_at_a_pace_of_its_own() -> None:
