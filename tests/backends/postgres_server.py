@@ -12,6 +12,8 @@ import shutil
 import signal
 import subprocess
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +115,18 @@ class PostgresServer:
                 preexec_fn=ends_with_starter(),
                 **as_user,
             )
+
+
+@contextmanager
+def postgres_with(sql: str) -> Iterator[PostgresServer]:
+    """A server of one's own, once it has carried out `sql`."""
+    server = PostgresServer()
+    try:
+        server.start()
+        server.query(sql)
+        yield server
+    finally:
+        server.close()
 
 
 def _user() -> str:

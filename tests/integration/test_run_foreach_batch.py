@@ -14,7 +14,7 @@ from pathlib import Path
 import pyarrow.parquet as parquet
 import pytest
 
-from backends.postgres_server import PostgresServer, jdbc_driver
+from backends.postgres_server import PostgresServer, jdbc_driver, postgres_with
 from clocks.eventually import eventually
 from processes.live_processes import kill_tree
 from processes.run_harness import Run
@@ -60,13 +60,10 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def postgres() -> Iterator[PostgresServer]:
-    server = PostgresServer()
-    try:
-        server.start()
-        server.query("create table totals (batch bigint, word text, n bigint, primary key (word, n))")
+    with postgres_with(
+        "create table totals (batch bigint, word text, n bigint, primary key (word, n))"
+    ) as server:
         yield server
-    finally:
-        server.close()
 
 
 def started(folder: Path, runs: list[Run], text: str, env: dict[str, str] | None = None) -> Run:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from backends.kafka_broker import KafkaBroker
-from backends.postgres_server import PostgresServer, jdbc_driver
+from backends.postgres_server import PostgresServer, jdbc_driver, postgres_with
 from clocks.eventually import eventually
 from processes.run_harness import Run
 from scenes.letters_run import (
@@ -42,13 +42,8 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
 
 @pytest.fixture
 def postgres() -> Iterator[PostgresServer]:
-    server = PostgresServer()
-    try:
-        server.start()
-        server.query(TABLE)
+    with postgres_with(TABLE) as server:
         yield server
-    finally:
-        server.close()
 
 
 def test_each_letter_is_in_a_topic_once_whatever_is_killed(
