@@ -211,7 +211,7 @@ class SleepsOn(TaskLoop):
 class ForgetsRested(TaskLoop):
     """A batch of a source whose next row was not due yet is never taken up again."""
 
-    def _take_rested(self) -> list[FetchedShard]:
+    def _take_rested(self, *, told: bool) -> list[FetchedShard]:
         self._resting.clear()
         return []
 

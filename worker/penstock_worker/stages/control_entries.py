@@ -14,11 +14,15 @@ from collections.abc import Sequence
 
 import msgspec
 
+from penstock.store import fragments, letters
 from penstock.store.letters import Letter, is_order
 from penstock.store.port import Entry
 from penstock_worker.state.key_state import Part
 
 _MARK, _KEY_STATE = 0x92, 0x96
+_CONTROLS = frozenset({_MARK, _KEY_STATE})
+NO_ROWS = _CONTROLS | {fragments.FIRST_BYTE, letters.FIRST_BYTE}
+"""First bytes of entries that are no rows, or pieces of some."""
 
 
 class Mark(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -60,6 +64,6 @@ def decode(payload: bytes) -> Mark | KeyState:
 def before_control(entries: Sequence[Entry]) -> Sequence[Entry]:
     """The entries up to the first that is no rows."""
     for place, entry in enumerate(entries):
-        if is_control(entry.payload):
+        if entry.payload[0] in _CONTROLS and is_control(entry.payload):
             return entries[:place]
     return entries

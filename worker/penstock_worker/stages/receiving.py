@@ -38,7 +38,15 @@ from penstock.store.port import (
 )
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages.arriving_version import HELD_ROWS, VERSION_NOTES, ArrivingVersion, Key
-from penstock_worker.stages.control_entries import KeyState, Mark, before_control, decode, encode, is_control
+from penstock_worker.stages.control_entries import (
+    NO_ROWS,
+    KeyState,
+    Mark,
+    before_control,
+    decode,
+    encode,
+    is_control,
+)
 from penstock_worker.stages.fragmented_rows import gathered, last_fragment
 from penstock_worker.stages.held_back import HoldingCalls
 from penstock_worker.stages.keyed_part import key_getter, keys_getter
@@ -122,19 +130,19 @@ class Receiving:
         """What to do with a shard that was handed out: the stage works on what is given; or a commit; or
         nothing yet. Raises WorkFailed, OwnershipLost, StoreUnreachable."""
         if owned.shard in self._left and not self._take_up(owned):
-            return self._rest(LOOK_US)
+            return self._until_table()
         entries = fetched.entries
         version = self._versions.get(owned.shard)
         if not entries:
             # What a key that is tried again puts out might come behind its state.
             is_sending = version is not None and version.is_sending
-            return self._rest(OUTBOX_LOOK_US) if is_sending else Given(fetched)
+            return self._until_sent() if is_sending else Given(fetched)
         first = entries[0]
-        if is_control(first.payload):
-            return self._control(owned, first, decode(first.payload), ())
-        if is_fragment(first.payload):
-            return self._fragment(owned, fetched)
-        if is_order(first.payload):
+        if first.payload[0] in NO_ROWS:
+            if is_control(first.payload):
+                return self._control(owned, first, decode(first.payload), ())
+            if is_fragment(first.payload):
+                return self._fragment(owned, fetched)
             return self._order(owned, fetched, first.payload)
         rows = before_control(entries)
         if version is not None and version.awaited:
@@ -232,7 +240,7 @@ class Receiving:
         if version is None:
             version = self._begin(owned, said.version)
             if version is None:
-                return self._rest(LOOK_US)
+                return self._until_table()
         if said.version != version.version:
             raise WorkFailed(
                 f"operator {self._operator}: {owned.shard} hears of version {said.version} of its routing "
@@ -252,7 +260,7 @@ class Receiving:
     def _send(self, owned: OwnedShard, version: ArrivingVersion, entry: Entry) -> Work | Rest:
         """Send the state of some keys, once all that was put out of them is in inboxes and sinks."""
         if not self._is_outbox_free(owned, version):
-            return self._rest(OUTBOX_LOOK_US)
+            return self._until_sent()
         state = self._stage.state_of(owned.shard)
         self._set_time(state)
         outputs: list[Output] = []
@@ -466,5 +474,10 @@ class Receiving:
             if cursor == "0":
                 return found.items()
 
-    def _rest(self, microseconds: int) -> Rest:
-        return Rest(self._clock.now_us() + microseconds)
+    def _until_table(self) -> Rest:
+        """A table is not in the store yet. When it is, the task is told."""
+        return Rest(self._clock.now_us() + LOOK_US, for_news=True)
+
+    def _until_sent(self) -> Rest:
+        """What the shard put out is in its outbox still."""
+        return Rest(self._clock.now_us() + OUTBOX_LOOK_US, for_outbox=True)

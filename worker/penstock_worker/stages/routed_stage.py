@@ -100,7 +100,7 @@ class RoutedStage:
         if not self._switching.route_as(owned):
             if isinstance(self._stage, KeyedStage):
                 self._stage.withdraw(owned.shard)
-            return self._rest()
+            return self._until_table()
         return self._through(owned, step, self._stage.work(owned, step.fetched))
 
     # --- shards without work
@@ -154,8 +154,9 @@ class RoutedStage:
         )
         return replace(worked, commit=owned.counting_too(commit, counted) if counted else commit)
 
-    def _rest(self) -> Rest:
-        return Rest(self._clock.now_us() + LOOK_US)
+    def _until_table(self) -> Rest:
+        """Until the table that a shard routes by is in the store."""
+        return Rest(self._clock.now_us() + LOOK_US, for_news=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -42,7 +42,8 @@ class Switching:
 
     def __init__(self, edges: Sequence[EdgeRunner], shelf: TableShelf, bounds: Bounds, clock: Clock) -> None:
         self._edges = edges
-        self.operators = tuple(dict.fromkeys(edge.edge.operator for edge in edges))
+        self._edge_counts = [routed_count(edge.edge.operator) for edge in edges]
+        self._counts = {edge.edge.operator: routed_count(edge.edge.operator) for edge in edges}
         self._shelf = shelf
         self._bounds = bounds
         self._clock = clock
@@ -52,8 +53,8 @@ class Switching:
 
     def due(self, owned: OwnedShard) -> Switch | None:
         """What the shard is to switch to next, as far as is known."""
-        for operator in self.operators:
-            table = self._shelf.after(operator, owned.counted_so_far(routed_count(operator)))
+        for operator, name in self._counts.items():
+            table = self._shelf.after(operator, owned.counted_so_far(name))
             if table is not None:
                 return Switch(operator, table)
         return None
@@ -77,7 +78,7 @@ class Switching:
     def route_as(self, owned: OwnedShard) -> bool:
         """Have the edges route as the shard does; False where the store lacks its table."""
         for number, edge in enumerate(self._edges):
-            version = owned.counted_so_far(routed_count(edge.edge.operator))
+            version = owned.counted_so_far(self._edge_counts[number])
             route = self._routes.get((number, version))
             if route is None:
                 table = self._shelf.table(edge.edge.operator, version)

@@ -26,6 +26,7 @@ class TableShelf:
         self._clock = clock
         self._due_us = 0
         self._versions: dict[str, tuple[int, ...]] = {}
+        self._newest: dict[str, int] = dict.fromkeys(self._operators, 0)
         self._tables: dict[tuple[str, int], RoutingTable] = {}
 
     def look_anew(self) -> None:
@@ -41,14 +42,17 @@ class TableShelf:
         self._due_us = now_us + LOOK_US
         answers: list[Any] = self._store.pipeline([TableVersions(one) for one in self._operators])
         self._versions = dict(zip(self._operators, answers, strict=True))
+        self._newest = {name: max(versions, default=0) for name, versions in self._versions.items()}
         return True
 
     def newest(self, operator: str) -> int:
         """The newest version that there is, as far as was looked; 0 for none."""
-        return max(self._versions.get(operator, ()), default=0)
+        return self._newest[operator]
 
     def after(self, operator: str, version: int) -> RoutingTable | None:
         """The table that follows a version; None where there is none yet, as far as was looked."""
+        if version >= self._newest[operator]:
+            return None
         following = min((one for one in self._versions.get(operator, ()) if one > version), default=None)
         return None if following is None else self.table(operator, following)
 

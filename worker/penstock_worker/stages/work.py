@@ -38,9 +38,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """Nothing to do for this (source) shard before `until_us`."""
+    """Nothing to do for this shard before `until_us`, or what it waits for: `for_news`, that somebody tells
+    its task of something new; `for_outbox`, that what it put out is acknowledged."""
 
     until_us: int
+    for_news: bool = False
+    for_outbox: bool = False
 
 
 class StageWork(Protocol):

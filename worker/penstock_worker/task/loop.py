@@ -112,7 +112,7 @@ class TaskLoop:
         """Claims of shards that were on their way here when they were last tried."""
         self._leaving: dict[str, int] = {}
         """Owned shards that others are to run, and until when they are worked on here."""
-        self._resting: dict[str, tuple[FetchedShard, int]] = {}
+        self._resting: dict[str, tuple[FetchedShard, Rest]] = {}
         self._tellings = Tellings(sinks, metrics)
         self._outputs = WrittenOutputs(sinks, self._tellings, metrics, clock)
         self._unchecked: list[str] = []
@@ -169,7 +169,7 @@ class TaskLoop:
                 self._unasked.hurry()
             has_more = fetched.control and self.refresh({shard.shard for shard in fetched.shards})
             handed_out = [shard for shard in fetched.shards if self._is_mine(shard)]
-            work = [*self._take_rested(), *handed_out]
+            work = [*self._take_rested(told=fetched.control), *handed_out]
             work.extend(self._due_again(work))
             if self._unasked is not None and self._unasked.wait_us() <= 0:
                 self._work_unasked(self._unasked, {one.shard for one in work})
@@ -266,7 +266,9 @@ class TaskLoop:
             self._failed(owned, str(error))
             return None
         if isinstance(worked, Rest):
-            self._resting[owned.shard] = (fetched, worked.until_us)
+            self._resting[owned.shard] = (fetched, worked)
+            if worked.for_outbox:
+                self._tellings.acknowledge_soon(owned.shard)
             return None
         if worked.large:
             self._carry_out(owned, worked)
@@ -379,11 +381,17 @@ class TaskLoop:
         if told:
             self._store.pipeline(told)
 
-    def _take_rested(self) -> list[FetchedShard]:
+    def _take_rested(self, *, told: bool) -> list[FetchedShard]:
+        """Those that have rested for long enough; where the task was `told` of something new also those that
+        wait for that."""
         if not self._resting or self._pressure.holds_source:
             return []
         now_us = self._clock.now_us()
-        due = [shard for shard, (_, until_us) in self._resting.items() if until_us <= now_us]
+        due = [
+            shard
+            for shard, (_, rest) in self._resting.items()
+            if rest.until_us <= now_us or (told and rest.for_news)
+        ]
         return [self._resting.pop(shard)[0] for shard in due]
 
     def _due_again(self, work: Sequence[FetchedShard]) -> list[FetchedShard]:
@@ -441,7 +449,7 @@ class TaskLoop:
             if wait_us <= 0 and not self._is_source:
                 # Timers of a shard that rests are due, and wait for it.
                 self._clock.sleep_us(RESTING_US)
-            wait_us = min(wait_us, min(until_us for _, until_us in self._resting.values()) - now_us)
+            wait_us = min(wait_us, min(rest.until_us for _, rest in self._resting.values()) - now_us)
         _, due_us = self._stage.due(now_us)
         if due_us is not None:
             wait_us = min(wait_us, due_us - now_us)
