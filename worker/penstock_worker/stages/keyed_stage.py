@@ -17,6 +17,7 @@ from typing import Any
 
 from penstock.dataflow.on_error import FAILS, OnError
 from penstock.dataflow.plan import Processor, late_rows_of
+from penstock.dataflow.routing_table import moved_count
 from penstock.store.codec import UnreadableEntry, decode_batch
 from penstock.store.letters import INITIAL, TIMER, Letter, is_order
 from penstock.store.ownership import OwnedShard
@@ -24,6 +25,7 @@ from penstock.store.port import Bounds, Entry, FetchedShard, Load, Output, State
 from penstock_worker.outputs.output_batch import OutputBatch, OutputRefused
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages.calls_ahead import CallsAhead
+from penstock_worker.stages.control_entries import decode, is_control
 from penstock_worker.stages.due import Due, hashable
 from penstock_worker.stages.event_time import InputTime, set_times
 from penstock_worker.stages.failing_code import FailingCode, PoisonedBatch
@@ -156,6 +158,8 @@ class KeyedStage:
             if kept.entries:
                 return self._keep(owned, kept.entries, kept.writes)
             head = fetched.entries[0]
+            if is_control(head.payload):
+                return self._late_mark(owned, head)
             part = self._ordered(owned, head) if is_order(head.payload) else self._fragmented(owned, head)
         state = self._states[owned.shard]
         if refusal := self._refusal or state.refusal:
@@ -207,6 +211,18 @@ class KeyedStage:
         note = b"" if owned.within else None
         commit = owned.commit(self._clock.now_us(), entries=entries, within=note, in_hand=True, state=writes)
         return Work(commit, (), {}, 0, 0)
+
+    def _late_mark(self, owned: OwnedShard, entry: Entry) -> Work:
+        """A table is carried out when all state is where it belongs. Marks may still be on their way then to
+        shards that gained keys, and those of producers that the table does not name; here nobody goes by
+        tables any more, and they say nothing."""
+        version = decode(entry.payload).version
+        if version > owned.counted_so_far(moved_count(self._operator)):
+            raise WorkFailed(
+                f"operator {self._operator}: {owned.shard} hears of version {version} of a routing table and "
+                "goes by none; a task that begins anew does, where its node's store has the table"
+            )
+        return Work(owned.commit(self._clock.now_us(), entries=(entry,), in_hand=True), (), {}, 0, 0)
 
     def _fragmented(self, owned: OwnedShard, entry: Entry) -> Part:
         """The row whose last piece has come, its key's state loaded."""
