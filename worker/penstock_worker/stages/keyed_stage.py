@@ -12,13 +12,14 @@ worked on at once (`part_reader`) is any number of rows from the inbox's start o
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.dataflow.on_error import FAILS, OnError
 from penstock.dataflow.plan import Processor, late_rows_of
 from penstock.dataflow.routing_table import moved_count
 from penstock.store.codec import UnreadableEntry, decode_batch
+from penstock.store.fragments import is_fragment
 from penstock.store.letters import INITIAL, TIMER, Letter, is_order
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Bounds, Entry, FetchedShard, Load, Output, StateWrite, Watermark
@@ -43,6 +44,8 @@ from penstock_worker.state.expiring import sweep
 from penstock_worker.user_code.running import ProcessorRunner, UserCodeError
 from penstock_worker.values.held import Held, TooMuch
 
+LettersElsewhere = Callable[[OwnedShard, Entry, bytes, tuple[StateWrite, ...]], Work | None]
+"""The commit that is through with an order (`earlier_letters`); None: it is carried out here."""
 LOOK_GROUPS = 16
 """After so many keys, and then after twice as many, what they came to so far is looked at."""
 
@@ -82,6 +85,8 @@ class KeyedStage:
         self._clock = clock
         self._states: dict[str, ShardState] = {}
         self._parts: dict[str, Part] = {}
+        self.letters_elsewhere: LettersElsewhere | None = None
+        """Asked of orders where the stage goes by no tables: there may have been some."""
         self._refusal = ""
         self._unreadable: dict[str, str] = {}
         self._size = PartSize()
@@ -154,13 +159,10 @@ class KeyedStage:
             raise WorkFailed(f"operator {self._operator}: in the inbox of {owned.shard}, {unreadable}")
         part = self._parts.pop(owned.shard, None)
         if part is None:
-            kept = gathered(fetched.entries)
-            if kept.entries:
-                return self._keep(owned, kept.entries, kept.writes)
-            head = fetched.entries[0]
-            if is_control(head.payload):
-                return self._late_mark(owned, head)
-            part = self._ordered(owned, head) if is_order(head.payload) else self._fragmented(owned, head)
+            apart = self._apart(owned, fetched.entries)
+            if isinstance(apart, Work):
+                return apart
+            part = apart
         state = self._states[owned.shard]
         if refusal := self._refusal or state.refusal:
             raise WorkFailed(f"operator {self._operator}: {refusal}")
@@ -224,35 +226,44 @@ class KeyedStage:
             )
         return Work(owned.commit(self._clock.now_us(), entries=(entry,), in_hand=True), (), {}, 0, 0)
 
-    def _fragmented(self, owned: OwnedShard, entry: Entry) -> Part:
-        """The row whose last piece has come, its key's state loaded."""
-        last = last_fragment(owned, entry, self._cache.load)
-        batch = decode_batch(last.payload)
+    def _apart(self, owned: OwnedShard, entries: Sequence[Entry]) -> Part | Work:
+        """What is at the head and no rows: a commit; or a part, its key's state loaded."""
+        kept = gathered(entries)
+        if kept.entries:
+            return self._keep(owned, kept.entries, kept.writes)
+        head = entries[0]
+        if is_control(head.payload):
+            return self._late_mark(owned, head)
+        payload = head.payload
+        forget: tuple[StateWrite, ...] = ()
+        if is_fragment(payload):
+            last = last_fragment(owned, head, self._cache.load)
+            payload, forget = last.payload, (last.forget,)
+        if is_order(payload) and self.letters_elsewhere is not None:
+            sent = self.letters_elsewhere(owned, head, payload, forget)
+            if sent is not None:
+                return sent
         part = Part()
-        part.entries, part.writes = (entry,), (last.forget,)
-        self._reader.add(owned, part, entry, batch)
+        part.entries, part.writes = (head,), forget
+        keys = self._add_apart(owned, part, head, payload)
         state = self._states[owned.shard]
-        load = state.missing(part.keys)
+        load = state.missing(keys)
         if load is not None:
             state.loaded(load, self._cache.load(load))
         return part
 
-    def _ordered(self, owned: OwnedShard, entry: Entry) -> Part:
-        """What is to be done with a letter, its key's state loaded."""
-        part = Part()
-        part.entries = (entry,)
-        order = part.order = self.failing.ordered(owned, entry.payload)
+    def _add_apart(self, owned: OwnedShard, part: Part, entry: Entry, payload: bytes) -> Sequence[Key]:
+        """A row whose last piece has come, or what is to be done with a letter; the keys that it is about."""
+        if not is_order(payload):
+            self._reader.add(owned, part, entry, decode_batch(payload))
+            return list(part.keys)
+        order = part.order = self.failing.ordered(owned, payload)
         letter = None if order is None else order.replayed
-        if letter is not None and letter.key is not None:
-            state = self._states[owned.shard]
-            load = state.missing([hashable(letter.key)])
-            if load is not None:
-                state.loaded(load, self._cache.load(load))
-        return part
+        return [] if letter is None or letter.key is None else [hashable(letter.key)]
 
     def _kept_again(self, owned: OwnedShard, part: Part, order: Ordered, error: str) -> Work:
         """The code has raised on a letter again."""
-        writes = self.failing.kept_again(owned, order, error)
+        writes = [*self.failing.kept_again(owned, order, error), *part.writes]
         commit = owned.commit(self._clock.now_us(), entries=part.entries, in_hand=True, state=tuple(writes))
         size_bytes = sum(len(write.value or b"") for write in writes)
         return Work(commit, (), {}, 0, 0, large=fill_of(self._bounds, 0, size_bytes, len(writes)) > 1)

@@ -17,6 +17,7 @@ from penstock.errors import RetryError
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Bounds, DropPairs, FetchedShard, Load, NodeStore, ReadTable, TableVersions
 from penstock_worker.process.clock import Clock
+from penstock_worker.stages.earlier_letters import EarlierLetters
 from penstock_worker.stages.keyed_stage import KeyedStage
 from penstock_worker.stages.pair_counts import PairCounts
 from penstock_worker.stages.receiving import Given, Receiving
@@ -189,6 +190,9 @@ def routed(
     edges = [edge for edge in fanout.keyed_edges() if edge.edge.locality or edge.edge.operator in also]
     head = stage.head
     receives = isinstance(head, Processor) and (head.locality or stage.operator in also)
+    if isinstance(work, KeyedStage) and isinstance(head, Processor) and not receives:
+        earlier = EarlierLetters(stage.operator, head, work.failing, store, bounds, clock)
+        work.letters_elsewhere = earlier.work
     if not edges and not receives:
         return work
     known = dict.fromkeys(edge.edge.operator for edge in edges)

@@ -5,10 +5,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from penstock.dataflow.routing_table import KeyMove, RoutingTable, encode_table, moved_count
+from penstock.dataflow.routing_table import KeyMove, RoutingTable, bare_table, encode_table, moved_count
+from penstock.dataflow.wire_keys import wire_router
 from penstock.store.codec import decode_counts, pack
-from penstock.store.letters import DROP, REPLAY
-from penstock.store.port import Measure, PutTable
+from penstock.store.fragments import fragments_of
+from penstock.store.letters import DROP, REPLAY, ROWS, Letter, encode_carried
+from penstock.store.port import Answer, Append, Measure, PutTable
 from penstock_worker.task.loop import TaskLoop
 from scenes.letter_scene import LetterScene
 from unit.worker.task.test_dead_letters import BOTH, begun, last_totals
@@ -16,6 +18,7 @@ from unit.worker.task.test_retries import FAILS_FOR, held_rows
 
 SOURCE = "lines/a.txt"
 KEY = pack(("poison",))
+HOME = wire_router(("string",), 2)(("poison",))
 
 
 class Moved:
@@ -39,6 +42,17 @@ class Moved:
         before, self.at = self.at, 1 - self.at
         table = RoutingTable(self.version, ((KEY, self.at),), (KeyMove(KEY, before, self.at),), (SOURCE,))
         self.scene.store.call(PutTable("count", self.version, encode_table(table)))
+
+    def go_home(self) -> None:
+        """The empty table is carried out, and tasks begin beside the bare one behind it."""
+        self.version += 1
+        before, self.at = self.at, 1 - self.at
+        empty = RoutingTable(self.version, (), (KeyMove(KEY, before, self.at),), (SOURCE,))
+        self.scene.store.call(PutTable("count", self.version, encode_table(empty)))
+        self.begin()
+        self.carry_out()
+        self.scene.store.call(PutTable("count", self.version + 1, encode_table(bare_table(empty))))
+        self.begin()
 
     def begin(self) -> None:
         """Tasks that begin now, with the code that there is."""
@@ -87,6 +101,44 @@ def begun_again(scene: LetterScene, lines: str) -> None:
     for _ in range(12):
         scene.turns(lines_task, 1)
         scene.turns(count_task, 1)
+
+
+def test_a_letter_is_worked_on_again_where_its_key_is_when_nobody_goes_by_tables_any_more(
+    tmp_path: Path,
+) -> None:
+    scene = LetterScene(tmp_path, "if key[0] == 'poison' and total == 2: raise ValueError('two')")
+    begun(scene, "poison ash\n")
+    scene.turns(scene.task("count", BOTH))
+    moved = Moved(scene, f"count/{HOME}")
+    moved.carry_out()
+    begun_again(scene, "poison\n")
+    ((shard, of),) = scene.letters("count")
+    assert shard == moved.shard, "it is written where the key is away"
+    scene.set_code()
+    moved.go_home()
+    scene.order(REPLAY, "count", shard, of)
+    moved.turns()
+    assert scene.letters("count") == {}
+    assert last_totals(scene) == {"poison": 2, "ash": 1}
+
+
+def test_a_letter_that_comes_in_pieces_when_nobody_goes_by_tables_any_more_is_worked_on(
+    tmp_path: Path,
+) -> None:
+    scene = LetterScene(tmp_path, "pass")
+    begun(scene, "poison ash\n")
+    task = scene.task("count", BOTH)
+    scene.turns(task)
+    carried = encode_carried("count", Letter(ROWS, ["poison"], [["poison"]], [1], "", 0, ""))
+    away = f"count/{1 - HOME}"
+    pieces = fragments_of(away, carried, 50)
+    assert len(pieces) > 1
+    for number, piece in enumerate(pieces, 1):
+        call = Append(away, f"count/{HOME}", number, piece, 0, scene.clock.now_us())
+        assert scene.store.call(call) is Answer.OK
+    scene.turns(task)
+    assert scene.waiting() == 0
+    assert last_totals(scene) == {"poison": 2, "ash": 1}
 
 
 def test_a_letter_that_fails_again_where_its_key_is_stays_there(tmp_path: Path) -> None:
