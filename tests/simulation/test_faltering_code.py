@@ -129,7 +129,7 @@ def test_what_does_not_go_with_its_key_is_found(
 ) -> None:
     monkeypatch.setattr("penstock_worker.stages.failing_code.HoldingCalls", bug)
     parts = replace(KINDS["tables"], keyed=FalteringStage)
-    assert any(simulate(seed, parts).broken for seed in range(200))
+    assert any(simulate(seed, parts).broken for seed in range(100))
 
 
 def test_an_operator_that_tells_its_watermark_while_rows_wait_is_found(
