@@ -3,6 +3,8 @@ rows."""
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,12 @@ import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
 
 from backends.kafka_broker import KafkaBroker
+from clocks.eventually import eventually
 from penstock.connectors.kafka.position import KafkaPosition, kafka_position
 from penstock.connectors.kafka.source import KafkaSource
 from penstock.errors import PermanentError
+from penstock_worker.sources.kafka.client import KafkaClient
+from penstock_worker.sources.kafka.topic_ids import TopicIds
 from scenes.kafka_reading import kafka_source, reading
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
@@ -414,6 +419,32 @@ def test_a_leader_that_dies_hands_over_and_nothing_is_lost(tmp_path: Path) -> No
             brokers.kill(brokers.leader(topic))
             brokers.produce(topic, numbered(500, 1000))
             assert read.until_rows(1000) == of(numbered(0, 1000))
+    finally:
+        brokers.close()
+
+
+@pytest.mark.slow(held_by="test_a_broker_that_is_killed_is_waited_for_and_nothing_is_lost")
+def test_topics_are_told_of_soon_where_the_broker_dies_that_is_asked_for_them(tmp_path: Path) -> None:
+    brokers = KafkaBroker(tmp_path / "three", nodes=3)
+    try:
+        brokers.start()
+        topic = brokers.fresh_topic()
+        client = KafkaClient("in", kafka_source(brokers, topic), tmp_path)
+        ids = TopicIds(client.admin)
+        now_us = itertools.count(1, 1_000_000_000)
+
+        def told_of(since_us: int) -> bool:
+            ids.look({topic}, next(now_us))
+            return ids.id_of(topic, since_us) is not None
+
+        eventually(lambda: told_of(0), "the topic is told of")
+        brokers.kill(client.admin.list_topics(timeout=10).controller_id)
+        since_us = next(now_us)
+        began_s = time.process_time()
+        eventually(lambda: told_of(since_us), "the topic is told of again", 20)
+        # As long as it takes the client library connects without a rest: a core's work.
+        assert time.process_time() - began_s < 5
+        client.close()
     finally:
         brokers.close()
 

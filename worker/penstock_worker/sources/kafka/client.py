@@ -45,6 +45,12 @@ FETCH: Settings = {
     "enable.partition.eof": True,
     "allow.auto.create.topics": False,
 }
+ASKING: Settings = {
+    # Topics are asked for at the broker that the last list of brokers calls the controller. Where that one
+    # has died the library connects to it again and again without a rest, until the next list: a core's work.
+    # By default that comes after five minutes, for a client without topics of its own.
+    "topic.metadata.refresh.interval.ms": 2000,
+}
 
 
 class KafkaClient:
@@ -80,7 +86,7 @@ class KafkaClient:
         }
         try:
             consumer = Consumer(of_consumer, logger=_LOG)
-            return consumer, AdminClient(settings, logger=_LOG)
+            return consumer, AdminClient({**settings, **ASKING}, logger=_LOG)
         except KafkaException as error:
             raise failure(error.args[0], self._source.connection, "make a client") from error
 
