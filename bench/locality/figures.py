@@ -37,6 +37,8 @@ def throughput(path: Path, points: Sequence[Point], hosts: int, seen: Condition)
     _curves(panes[2], "padding, kB", by_padding, lambda p: p.condition.padding_bytes / 1000)
     panes[2].set_title(f"by padding: {hosts} hosts, locality {seen.locality:.0%}", fontsize=10)
     panes[0].set_ylabel("records a second; dashed: allowed")
+    # Behind all curves: a limit that is set ends the search for the others, of all panes that share it.
+    panes[0].set_ylim(bottom=0)
     panes[0].legend(fontsize=8)
     _save(figure, path)
 
@@ -49,7 +51,6 @@ def _curves(axes: Axes, label: str, points: Sequence[Point], at: Callable[[Point
             axes.plot(x, per_s, ".-", color=COLORS[way], label=way)
             axes.plot(x, allowed, "--", color=COLORS[way], linewidth=0.8)
     axes.set_xlabel(label)
-    axes.set_ylim(bottom=0)
     _bare(axes)
 
 
