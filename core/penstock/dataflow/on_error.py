@@ -95,20 +95,37 @@ def taken_apart(
     refused: Callable[[Row, Exception], None],
     fault: type[Exception],
     first: Exception,
+    taken: Callable[[Exception], int | None] = lambda _: None,
 ) -> list[Made]:
     """What `call` makes of `rows`, for which it has raised `first`, a `fault`.
 
-    It is called for halves, in order, until only single rows raise, which are `refused`. So one bad row of n
-    costs about 2 log n calls.
+    `taken` says of a fault how many of its rows were taken when it was raised, where somebody knows. It is
+    the last of them most likely: those before it, it alone and those behind it are handed over next. Without
+    that, or where all were taken, halves are. So it goes on, in order, until only single rows raise, which
+    are `refused`. One bad row of n costs 3 more calls, or about 2 log n.
     """
-    if len(rows) == 1:
-        refused(rows[0], first)
-        return []
     made: list[Made] = []
-    half = len(rows) // 2
-    for part in (rows[:half], rows[half:]):
-        try:
-            made.extend(call(part))
-        except fault as error:
-            made.extend(taken_apart(part, call, refused, fault, error))
+    left: list[tuple[Sequence[Row], Exception | None]] = [(rows, first)]
+    """Those that come first stand last."""
+    while left:
+        part, error = left.pop()
+        if error is None:
+            try:
+                made.extend(call(part))
+                continue
+            except fault as raised:
+                error = raised
+        if len(part) == 1:
+            refused(part[0], error)
+        else:
+            left.extend((piece, None) for piece in reversed(_pieces(part, taken(error))))
     return made
+
+
+def _pieces(rows: Sequence[Row], taken: int | None) -> list[Sequence[Row]]:
+    """At least two parts of two rows or more, none of them empty."""
+    if taken is None or not 0 < taken < len(rows):
+        half = len(rows) // 2
+        return [rows[:half], rows[half:]]
+    before, behind = rows[: taken - 1], rows[taken:]
+    return [before, rows[taken - 1 : taken], behind] if taken > 1 else [rows[:1], behind]

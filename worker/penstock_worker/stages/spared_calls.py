@@ -1,6 +1,6 @@
 """Calls of a processor that may fail: what one key's call raises costs that key's rows, and no other's.
 
-What the call did to its key's state and timers is undone, and its rows are handed over in halves until single
+What the call did to its key's state and timers is undone, and its rows are handed over in parts until single
 ones are left that it fails on: these are refused, and all others worked. Neighbours: `keyed_stage` calls this
 instead of the runner where its operator has an `onError`, `letter_box` keeps what is refused.
 """
@@ -8,6 +8,7 @@ instead of the runner where its operator has an `onError`, `letter_box` keeps wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 from penstock.dataflow.on_error import taken_apart
@@ -109,7 +110,7 @@ class SparedCalls:
                 state.undo(saved)
                 raise
 
-        return taken_apart(rows, call, self._refusing(ROWS, key), UserCodeError, error)
+        return taken_apart(rows, call, self._refusing(ROWS, key), UserCodeError, error, attrgetter("taken"))
 
     def expire(
         self, state: ShardState, key: Key, expiry_ms: int, now_ms: int, held: Held = ONE_ROW

@@ -41,6 +41,10 @@ class Form(Protocol):
     def each(self, rows_by_key: Sequence[Sequence[WireRow]]) -> Iterable[Iterable[Any]]:
         """The same for several keys, in turn; what one of them raises comes when its own are asked for."""
 
+    def taken(self, rows: Sequence[WireRow], given: Iterable[Any]) -> int | None:
+        """How many of `rows` the processor has taken of `given`, which was made of them; None where nobody
+        knows. Nothing is left of `given` then."""
+
     def wire_rows(self, result: Any, held: Held) -> list[tuple[Any, ...]]:
         """What the processor returned, as wire rows; runs a generator to its end.
 
@@ -75,6 +79,9 @@ class WireForm:
     def each(self, rows_by_key: Sequence[Sequence[WireRow]]) -> Sequence[Sequence[WireRow]]:
         return rows_by_key
 
+    def taken(self, rows: Sequence[WireRow], given: Iterable[Any]) -> None:
+        """Nobody knows: they are handed over as a list."""
+
     def wire_rows(self, result: list[tuple[Any, ...]], held: Held) -> list[tuple[Any, ...]]:
         if len(result) > LOOK_ROWS:
             held.check(result)
@@ -96,6 +103,13 @@ class RowForm:
 
     def each(self, rows_by_key: Sequence[Sequence[WireRow]]) -> Iterable[Iterator[Any]]:
         return map(self.rows, rows_by_key)
+
+    def taken(self, rows: Sequence[WireRow], given: Iterable[Any]) -> int | None:
+        try:
+            return len(rows) - sum(1 for _ in given)
+        except (ArithmeticError, LookupError, TypeError, ValueError):
+            # One that is left is no Row, which is told when it is handed over.
+            return None
 
     def wire_rows(self, result: Any, held: Held) -> list[tuple[Any, ...]]:
         return self._shape.wire_rows(listed_rows(result, held))

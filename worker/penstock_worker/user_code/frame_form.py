@@ -11,7 +11,7 @@ from penstock.dataflow.schema import Column, Schema
 from penstock_worker.values.frame_rows import FrameShape
 from penstock_worker.values.frames import FrameKey, FrameReader
 from penstock_worker.values.held import LOOK_ROWS, Held
-from penstock_worker.values.rows import RowMismatch
+from penstock_worker.values.rows import RowMismatch, WireRow
 from penstock_worker.values.wire_values import shown
 
 
@@ -26,6 +26,9 @@ class FrameForm:
         self.each = reader.each
         self.key = FrameKey(Schema(tuple(key_columns))).read
         self._shape = FrameShape(output)
+
+    def taken(self, rows: Sequence[WireRow], given: Iterable[Any]) -> None:
+        """Nobody knows: a frame has many."""
 
     def wire_rows(self, result: Any, held: Held) -> list[tuple[Any, ...]]:
         if isinstance(result, pd.DataFrame | str | bytes | dict) or not isinstance(result, Iterable):

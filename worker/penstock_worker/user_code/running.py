@@ -58,6 +58,8 @@ class UserCodeError(PermanentError):
     def __init__(self, operator: str, doing: str, text: str | Callable[[], str]) -> None:
         super().__init__(operator, doing)
         self.operator = operator
+        self.taken: int | None = None
+        """How many of the rows that it was called for the code had taken by then, where that is known."""
         self._doing = doing
         self._text = text
 
@@ -406,7 +408,10 @@ class ProcessorRunner:
             raise
         except BaseException as error:
             what = f"for key {shown(users_key)}"
-            raise self._raised(state, "handleInputRows", what, error) from error
+            failed = self._raised(state, "handleInputRows", what, error)
+            if isinstance(failed, UserCodeError) and given is not None:
+                failed.taken = form.taken(rows, given)
+            raise failed from error
         finally:
             self._cursor.leave()
         if state.failure is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from operator import attrgetter
 
 import pytest
 
@@ -62,6 +63,63 @@ def test_one_bad_row_of_many_costs_few_calls() -> None:
 
     taken_apart(range(1024), call, lambda _row, _error: None, Fault, Fault())
     assert calls == 20
+
+
+class Taken(Fault):
+    """With how many rows were taken."""
+
+    def __init__(self, taken: int) -> None:
+        super().__init__(taken)
+        self.taken = taken
+
+
+def ahead_by(rows: int, bad: set[int], calls: list[int]) -> Callable[[Sequence[int]], Sequence[int]]:
+    """Code that looks at each row only when it has taken some more."""
+
+    def call(some: Sequence[int]) -> Sequence[int]:
+        calls.append(len(some))
+        for at, row in enumerate(some):
+            if row in bad:
+                raise Taken(min(len(some), at + 1 + rows))
+        return some
+
+    return call
+
+
+@pytest.mark.parametrize("ahead", [0, 1, 7, 1000])
+@pytest.mark.parametrize("seed", range(20))
+def test_only_bad_rows_are_refused_however_many_were_taken_by_then(seed: int, ahead: int) -> None:
+    rng = random.Random(seed)
+    rows = list(range(rng.randint(1, 40)))
+    bad = {row for row in rows if rng.random() < 0.2} or {rows[0]}
+    refused: list[int] = []
+    calls: list[int] = []
+    call = ahead_by(ahead, bad, calls)
+    with pytest.raises(Taken) as first:
+        call(rows)
+    made = taken_apart(
+        rows, call, lambda row, _error: refused.append(row), Fault, first.value, attrgetter("taken")
+    )
+    assert refused == sorted(bad)
+    assert made == [row for row in rows if row not in bad]
+
+
+def test_a_bad_row_that_was_taken_last_costs_three_calls() -> None:
+    calls: list[int] = []
+    call = ahead_by(0, {700}, calls)
+    taken_apart(range(1024), call, lambda _row, _error: None, Fault, Taken(701), attrgetter("taken"))
+    assert calls == [700, 1, 323]
+
+
+def test_rows_that_are_all_bad_cost_two_calls_each() -> None:
+    calls: list[int] = []
+    call = ahead_by(0, set(range(3000)), calls)
+    refused: list[int] = []
+    taken_apart(
+        range(3000), call, lambda row, _error: refused.append(row), Fault, Taken(1), attrgetter("taken")
+    )
+    assert refused == list(range(3000))
+    assert len(calls) < 2 * 3000
 
 
 def test_another_fault_is_not_the_rows() -> None:
