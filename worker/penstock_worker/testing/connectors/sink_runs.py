@@ -17,7 +17,9 @@ from penstock_worker.testing.connectors.tested_topology import SHARDS, sink_oper
 from penstock_worker.values.rows import OutputShape, RowReader
 
 ROWS = 2400
-ROWS_PER_S = 300
+ROWS_PER_S = 100
+"""Rows that come due while nobody works are written at once behind that: so few that some are left for each
+kill where a start takes its time."""
 KILLS = ("task", "store", "run", "worker", "task")
 """Who is killed, one after the other, each behind more rows. Behind "run" comes another number of workers."""
 FILES = 2
