@@ -7,6 +7,7 @@ import json
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -119,18 +120,42 @@ def totals(folder: Path) -> dict[str, list[int]]:
 
 
 def kill_in_parts(run: Run, look: Callable[[], object]) -> None:
-    """Kill a task, the store and a task again, while code fails; `look` at the letters in between."""
-    for victim in ("task", "store", "task"):
-        before = run.completed("count", SHARDS)
-        eventually(lambda seen=before: run.completed("count", SHARDS) > seen + 200, "rows of a second")
-        eventually(lambda: bool(run.tasks("count")), "a task")
-        if victim == "task":
-            kill_with_records_waiting(run, [run.tasks("count")[0].pid], lambda: run.waiting("count", SHARDS))
-        else:
+    """Kill tasks, the store and a task again, while code fails; `look` at the letters in between.
+
+    A slow machine must not run out of input meanwhile. So the source stands still while others start or
+    somebody looks, and is killed then: who takes it up next does not make up for the time.
+    """
+    _kill_a_count(run)
+    reading = [task.pid for task in run.tasks("lines")]
+    _signal_all(reading, signal.SIGSTOP)
+    eventually(lambda: bool(run.tasks("count")), "a task in place of the killed one")
+    _signal_all(reading, signal.SIGKILL)
+
+    _rows_are_counted(run)
+    with tasks_held(run, "count"):
+        eventually(lambda: run.waiting("count", SHARDS) > 0, "rows in the inboxes")
+        with tasks_held(run, "lines"):
             look()
-            with tasks_held(run, "count"):
-                eventually(lambda: run.waiting("count", SHARDS) > 0, "rows in the inboxes")
-                os.kill(run.store_pid(), signal.SIGKILL)
+            os.kill(run.store_pid(), signal.SIGKILL)
+
+    _kill_a_count(run)
+
+
+def _rows_are_counted(run: Run) -> None:
+    before = run.completed("count", SHARDS)
+    eventually(lambda: run.completed("count", SHARDS) > before + 200, "rows of a second")
+    eventually(lambda: bool(run.tasks("count")), "a task")
+
+
+def _kill_a_count(run: Run) -> None:
+    _rows_are_counted(run)
+    kill_with_records_waiting(run, [run.tasks("count")[0].pid], lambda: run.waiting("count", SHARDS))
+
+
+def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def assert_each_letter_is_there_once(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -127,5 +127,4 @@ def _pieces(rows: Sequence[Row], taken: int | None) -> list[Sequence[Row]]:
     if taken is None or not 0 < taken < len(rows):
         half = len(rows) // 2
         return [rows[:half], rows[half:]]
-    before, behind = rows[: taken - 1], rows[taken:]
-    return [before, rows[taken - 1 : taken], behind] if taken > 1 else [rows[:1], behind]
+    return [piece for piece in (rows[: taken - 1], rows[taken - 1 : taken], rows[taken:]) if len(piece)]

@@ -8,7 +8,7 @@ instead of the runner where its operator has an `onError`, `letter_box` keeps wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from operator import attrgetter
+from operator import methodcaller
 from typing import Any, NamedTuple, Protocol
 
 from penstock.dataflow.on_error import taken_apart
@@ -110,7 +110,8 @@ class SparedCalls:
                 state.undo(saved)
                 raise
 
-        return taken_apart(rows, call, self._refusing(ROWS, key), UserCodeError, error, attrgetter("taken"))
+        taken = methodcaller("rows_taken")
+        return taken_apart(rows, call, self._refusing(ROWS, key), UserCodeError, error, taken)
 
     def expire(
         self, state: ShardState, key: Key, expiry_ms: int, now_ms: int, held: Held = ONE_ROW

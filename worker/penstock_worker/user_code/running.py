@@ -58,8 +58,9 @@ class UserCodeError(PermanentError):
     def __init__(self, operator: str, doing: str, text: str | Callable[[], str]) -> None:
         super().__init__(operator, doing)
         self.operator = operator
-        self.taken: int | None = None
-        """How many of the rows that it was called for the code had taken by then, where that is known."""
+        self.rows_taken: Callable[[], int | None] = lambda: None
+        """Says how many of the rows that it was called for the code had taken by then, where that is known.
+        It uses up those that are left, so it is asked once, by who hands rows over again."""
         self._doing = doing
         self._text = text
 
@@ -410,7 +411,7 @@ class ProcessorRunner:
             what = f"for key {shown(users_key)}"
             failed = self._raised(state, "handleInputRows", what, error)
             if isinstance(failed, UserCodeError) and given is not None:
-                failed.taken = form.taken(rows, given)
+                failed.rows_taken = partial(form.taken, rows, given)
             raise failed from error
         finally:
             self._cursor.leave()
