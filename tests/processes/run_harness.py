@@ -232,8 +232,6 @@ def tasks_held(run: Run, operator: str) -> Iterator[None]:
 
 def kill_with_records_waiting(run: Run, pids: list[int], waiting: Callable[[], int]) -> int:
     """Stop the processes, wait until records wait for them, then SIGKILL. Answers how many entries waited."""
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
     seen = 0
 
     def some_wait() -> bool:
@@ -241,11 +239,18 @@ def kill_with_records_waiting(run: Run, pids: list[int], waiting: Callable[[], i
         seen = waiting()
         return seen > 0
 
+    kill_stopped(pids, some_wait, "records in the inboxes of what is about to be killed")
+    return seen
+
+
+def kill_stopped(pids: list[int], holds: Callable[[], object], what: str) -> None:
+    """Stop the processes, wait until `what` holds, then SIGKILL."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
     try:
-        eventually(some_wait, "records in the inboxes of what is about to be killed")
+        eventually(holds, what)
     finally:
         for pid in pids:
             # The run may have noticed the first death and be ending the rest already.
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-    return seen

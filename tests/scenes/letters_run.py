@@ -7,12 +7,11 @@ import json
 import os
 import signal
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from clocks.eventually import eventually
-from processes.run_harness import Run, kill_with_records_waiting, read_rows, tasks_held
+from processes.run_harness import Run, kill_stopped, kill_with_records_waiting, read_rows, tasks_held
 
 SHARDS = 8
 _MANIFEST = f"""
@@ -127,9 +126,7 @@ def kill_in_parts(run: Run, look: Callable[[], object]) -> None:
     """
     _kill_a_count(run)
     reading = [task.pid for task in run.tasks("lines")]
-    _signal_all(reading, signal.SIGSTOP)
-    eventually(lambda: bool(run.tasks("count")), "a task in place of the killed one")
-    _signal_all(reading, signal.SIGKILL)
+    kill_stopped(reading, lambda: run.tasks("count"), "a task in place of the killed one")
 
     _rows_are_counted(run)
     with tasks_held(run, "count"):
@@ -144,18 +141,12 @@ def kill_in_parts(run: Run, look: Callable[[], object]) -> None:
 def _rows_are_counted(run: Run) -> None:
     before = run.completed("count", SHARDS)
     eventually(lambda: run.completed("count", SHARDS) > before + 200, "rows of a second")
-    eventually(lambda: bool(run.tasks("count")), "a task")
 
 
 def _kill_a_count(run: Run) -> None:
     _rows_are_counted(run)
+    eventually(lambda: bool(run.tasks("count")), "a task")
     kill_with_records_waiting(run, [run.tasks("count")[0].pid], lambda: run.waiting("count", SHARDS))
-
-
-def _signal_all(pids: Sequence[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with suppress(ProcessLookupError):
-            os.kill(pid, number)
 
 
 def assert_each_letter_is_there_once(rows: Sequence[Mapping[str, Any]]) -> None:
