@@ -67,8 +67,9 @@ class KeyGraph:
 def key_graph(edges: Sequence[CountedEdge], keys_max: int) -> KeyGraph:
     """The graph of the `keys_max` keys that come most often, among equals those that were counted first.
 
-    Counts are what a pair was seen at the least: what is uncertain of a pair is the tail's. A key in the
-    middle of a row comes as often as it was received or as it sent, whichever was counted more often.
+    Counts are what a pair was seen at the least: what is uncertain of a pair is the tail's. A key comes as
+    often as it was received, in pairs or by itself, or sent, whichever was counted more often: where its own
+    tail is left out, a node that is full of it seems to have room.
     """
     operators = tuple(dict.fromkeys(name for edge in edges for name in (edge.upstream, edge.downstream)))
     places: list[dict[Key, int]] = [{} for _ in operators]
@@ -83,6 +84,8 @@ def key_graph(edges: Sequence[CountedEdge], keys_max: int) -> KeyGraph:
 
     ends: list[tuple[int, int]] = []
     rates: list[NDArray[np.floating]] = []
+    alone: dict[int, float] = {}
+    """What comes of keys received, whatever follows."""
     for edge in edges:
         upstream, downstream = operators.index(edge.upstream), operators.index(edge.downstream)
         certain = edge.summary.certain
@@ -91,12 +94,18 @@ def key_graph(edges: Sequence[CountedEdge], keys_max: int) -> KeyGraph:
             for (received, sent), count in zip(edge.summary.pairs, certain.tolist(), strict=True)
             if count > 0
         ]
-        rates.append(certain[certain > 0] * (edge.records_per_s / max(1, edge.summary.records)))
+        rate_of_one = edge.records_per_s / max(1, edge.summary.records)
+        rates.append(certain[certain > 0] * rate_of_one)
+        for key, seen in edge.summary.received.items():
+            place = places[upstream].get(key)
+            if place is not None:
+                alone[place] = max(alone.get(place, 0.0), seen * rate_of_one)
     count = len(owners)
     first, second = np.array(ends, np.int64).reshape(-1, 2).T
     numbers = np.repeat(np.arange(len(edges)), [len(rate) for rate in rates])
     rate: Floats = np.concatenate((np.zeros(0), *rates)).astype(np.float64)
     records = np.maximum(np.bincount(first, rate, count), np.bincount(second, rate, count))
+    np.maximum.at(records, list(alone), list(alone.values()))
     keys: list[Key] = [()] * count
     for known in places:
         for key, place in known.items():

@@ -8,8 +8,9 @@ Neighbours: `pair_counter` makes them in tasks, `summary_wire` carries them, `ke
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,8 @@ class PairSummary:
     """Pairs that are frequent among `records` records, none twice, in any order.
 
     The true count of `pairs[i]` is at least `counts[i] - errors[i]` and at most `counts[i]`; that of a pair
-    that is not there at most `floor`. ValueError if arrays and pairs do not fit.
+    that is not there at most `floor`. `received` says of keys of the pairs how often they were received at
+    the least, in whatever pair. ValueError if arrays and pairs do not fit.
     """
 
     records: int
@@ -34,6 +36,7 @@ class PairSummary:
     pairs: tuple[Pair, ...]
     counts: Integers
     errors: Integers
+    received: Mapping[Key, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         shape = (len(self.pairs),)
@@ -79,4 +82,9 @@ def merged(summaries: Iterable[PairSummary], pairs_max: int) -> PairSummary:
         floor = max(floor, int(counts[gone].max()))
         pairs = tuple(pairs[at] for at in kept.tolist())
         counts, errors = counts[kept], errors[kept]
-    return PairSummary(sum(summary.records for _, summary in parts), floor, pairs, counts, errors)
+    received: Counter[Key] = Counter()
+    for _, summary in parts:
+        received.update(summary.received)
+    records = sum(summary.records for _, summary in parts)
+    there = {key: received[key] for key, _ in pairs if key in received}
+    return PairSummary(records, floor, pairs, counts, errors, there)

@@ -18,7 +18,7 @@ from penstock.errors import PermanentError
 
 SUMMARY_BYTES_MAX = 4 << 20
 PAIRS_MAX = 1 << 17
-_FORM = 1
+_FORM, _OLD_FORM = 2, 1
 _COUNT_MAX = 1 << 53
 _VALUES = (bool, int, float, str, bytes)
 
@@ -35,6 +35,8 @@ class _Wire(msgspec.Struct, frozen=True, array_like=True, gc=False):
     sent: list[tuple[Any, ...]]
     pairs: list[tuple[int, int, int, int]]
     """(place in received, place in sent, count, error)"""
+    counts_received: list[int] = []
+    """How often each of `received` came at the least. The old form has none of them."""
 
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -53,7 +55,8 @@ def pack_summary(summary: PairSummary) -> bytes:
             summary.pairs, summary.counts.tolist(), summary.errors.tolist(), strict=True
         )
     ]
-    packed = _encode(_Wire(_FORM, summary.records, summary.floor, list(received), list(sent), pairs))
+    seen = [summary.received.get(key, 0) for key in received]
+    packed = _encode(_Wire(_FORM, summary.records, summary.floor, list(received), list(sent), pairs, seen))
     if len(packed) > SUMMARY_BYTES_MAX:
         raise ValueError(f"a summary of {len(packed)} bytes, {SUMMARY_BYTES_MAX} are the most on the wire")
     return packed
@@ -77,13 +80,14 @@ def unpack_summary(packed: bytes) -> PairSummary:
         pairs=tuple((wire.received[one], wire.sent[other]) for one, other, _, _ in wire.pairs),
         counts=numbers[:, 2],
         errors=numbers[:, 3],
+        received={key: seen for key, seen in zip(wire.received, wire.counts_received, strict=False) if seen},
     )
 
 
 def _fault(wire: _Wire) -> str:
     """What is wrong with it, or nothing."""
-    if wire.form != _FORM:
-        return f"form {wire.form}, {_FORM} is known"
+    if wire.form not in (_FORM, _OLD_FORM):
+        return f"form {wire.form}, {_OLD_FORM} and {_FORM} are known"
     if not 0 <= wire.floor <= wire.records <= _COUNT_MAX:
         return f"a floor of {wire.floor} of {wire.records} records"
     if len(wire.pairs) > PAIRS_MAX:
@@ -91,6 +95,8 @@ def _fault(wire: _Wire) -> str:
     for what, keys in (("received", wire.received), ("sent", wire.sent)):
         if fault := _fault_of_keys(keys):
             return f"{fault} among keys {what}"
+    if fault := _fault_of_received(wire):
+        return fault
     certain = 0
     for one, other, count, error in wire.pairs:
         if not (0 <= one < len(wire.received) and 0 <= other < len(wire.sent)):
@@ -102,6 +108,15 @@ def _fault(wire: _Wire) -> str:
         return f"pairs were met {certain} times in {wire.records} records"
     if len({(one, other) for one, other, _, _ in wire.pairs}) < len(wire.pairs):
         return "a pair is there twice"
+    return ""
+
+
+def _fault_of_received(wire: _Wire) -> str:
+    counts = wire.counts_received
+    if len(counts) != (len(wire.received) if wire.form == _FORM else 0):
+        return f"{len(counts)} counts of {len(wire.received)} keys received"
+    if min(counts, default=0) < 0 or sum(counts) > wire.records:
+        return f"keys were received {sum(counts)} times in {wire.records} records"
     return ""
 
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.control.locality.pair_summary import EMPTY, Pair, PairSummary, merged
+from penstock.control.locality.pair_summary import EMPTY, Key, Pair, PairSummary, merged
 from penstock.control.locality.summary_wire import (
     PAIRS_MAX,
     SUMMARY_BYTES_MAX,
@@ -80,6 +80,15 @@ def test_merging_by_hand() -> None:
     assert whole.records_unnamed == 17 - 9 - 1
 
 
+def test_what_tasks_received_of_a_key_adds_up_where_its_pairs_are_told() -> None:
+    one = PairSummary(10, 0, ((("a",), ("x",)),), np.array([6]), np.array([0]), {("a",): 8})
+    other = PairSummary(
+        7, 0, ((("a",), ("y",)), (("b",), ("y",))), np.array([4, 1]), np.array([0, 0]), {("a",): 5, ("b",): 2}
+    )
+    assert merged([one, other], 5).received == {("a",): 13, ("b",): 2}
+    assert merged([one, other], 2).received == {("a",): 13}
+
+
 def test_nothing_merged_is_nothing() -> None:
     assert told(merged([], 5)) == told(EMPTY) == told(merged([EMPTY, EMPTY], 5))
 
@@ -106,8 +115,13 @@ values = st.one_of(
 def test_a_summary_comes_through_the_wire(counts: dict[Pair, tuple[int, int]], more: int) -> None:
     certain, errors = (np.array([each[at] for each in counts.values()], np.int64) for at in (0, 1))
     records = int(certain.sum()) + more
-    summary = PairSummary(records, min(more, records), tuple(counts), certain + errors, errors)
-    assert told(unpack_summary(pack_summary(summary))) == told(summary)
+    received: Counter[Key] = Counter()
+    for (key, _), seen in zip(counts, certain.tolist(), strict=True):
+        received[key] += seen
+    summary = PairSummary(records, min(more, records), tuple(counts), certain + errors, errors, +received)
+    come = unpack_summary(pack_summary(summary))
+    assert told(come) == told(summary)
+    assert come.received == summary.received
 
 
 GOOD: list[Any] = [1, 10, 2, [["a"]], [[1], [2]], [[0, 0, 5, 1], [0, 1, 3, 0]]]
@@ -118,7 +132,10 @@ def changed(at: int, value: object) -> bytes:
 
 
 def test_what_the_faults_are_made_of_is_right() -> None:
-    assert unpack_summary(changed(0, 1)).certain.tolist() == [4, 3]
+    """Tasks of the version before leave such; those of today say how often a key was received."""
+    old = unpack_summary(changed(0, 1))
+    assert (old.certain.tolist(), old.received) == ([4, 3], {})
+    assert unpack_summary(msgspec.msgpack.encode([2, *GOOD[1:], [9]])).received == {("a",): 9}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +144,12 @@ def test_what_the_faults_are_made_of_is_right() -> None:
         (b"", "cannot be read"),
         (msgspec.msgpack.encode({"records": 5}), "cannot be read"),
         (b"\xff" * (SUMMARY_BYTES_MAX + 1), "are the most"),
-        (changed(0, 2), "form 2"),
+        (changed(0, 3), "form 3, 1 and 2 are known"),
+        (changed(0, 2), "0 counts of 1 keys received"),
+        (msgspec.msgpack.encode([*GOOD, [1]]), "1 counts of 1 keys received"),
+        (msgspec.msgpack.encode([2, *GOOD[1:], [1, 2]]), "2 counts of 1 keys received"),
+        (msgspec.msgpack.encode([2, *GOOD[1:], [-1]]), "keys were received -1 times"),
+        (msgspec.msgpack.encode([2, *GOOD[1:], [11]]), "keys were received 11 times in 10 records"),
         (changed(1, 6), "met 7 times in 6 records"),
         (changed(1, 1 << 60), "records"),
         (changed(2, -1), "a floor of -1"),

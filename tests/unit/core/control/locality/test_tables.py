@@ -299,6 +299,27 @@ def test_a_part_goes_to_no_node_of_another_size() -> None:
     assert told.shares == pytest.approx([0.75, 0.25])
 
 
+@PARTITIONERS
+def test_a_key_weighs_what_was_received_of_it_though_most_of_its_pairs_are_not_known(
+    partition: Partitioner,
+) -> None:
+    """Four keys of which half the records have no name, and four that are known whole: by pairs alone all
+    weigh the same, and any two of them and two of these would be even."""
+    counts = {((i,), (1000 + 10 * i + j,)): 100 for i in range(8) for j in range(5)}
+    look = look_of(counts, nodes=4)
+    true = {(i,): 1000 if i < 4 else 500 for i in range(8)}
+    (edge,) = look.edges
+    summary = replace(edge.summary, records=6000, received=true)
+    look = replace(look, edges=(replace(edge, summary=summary, records_per_s=6000.0),))
+    scene = scene_of_look(look)
+    weights = dict(zip(scene.graph.keys, scene.graph.records_per_s.tolist(), strict=True))
+    assert {key: weights[key] for key in true} == true
+    nodes = nodes_by(scene, changed(decide_tables(look, partition, RULES, seed=1)).tables)
+    tags = scene.graph.operator == scene.graph.operators.index("tags")
+    loads = np.bincount(nodes[tags], scene.graph.records_per_s[tags], 4)
+    assert loads.tolist() == [1500.0] * 4
+
+
 def test_a_node_is_filled_by_what_goes_by_hash_before_keys_are_divided() -> None:
     # Three quarters of all shards are on one node, and with them of the 600 records that nobody has counted:
     # of 1 200 in all it should have 600, so that 150 of the counted ones are left for it.
