@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
+from unittest.mock import patch
 
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import (
@@ -33,6 +34,7 @@ from penstock_worker.state.cache import ShardState, StateCache
 from penstock_worker.task.loop import TaskLoop
 
 Done = list[tuple[OwnedShard, Work]]
+_FOR_EVER_US = 1 << 60
 
 
 class OutputsAgainOnDone(TaskLoop):
@@ -63,8 +65,8 @@ class ClaimsBack(TaskLoop):
         version = self._store.call(Tasks(self._launch.executor, self._operator)).version
         claimed = self._store.call(Claim(shard, self._launch.owner, version))
         if isinstance(claimed, Claimed):
-            self._adopt(OwnedShard(shard, claimed))
-        owned = self._owned[shard]
+            self._held.adopt(OwnedShard(shard, claimed))
+        owned = self._held.owned[shard]
         commit = replace(work.commit, number=owned.number + 1, epoch=owned.epoch, generation=owned.generation)
         super()._settle([(owned, replace(work, commit=commit))], [self._store.call(commit)])
 
@@ -73,7 +75,7 @@ class LingersOn(ClaimsBack):
     """A task that works on a shard until another one claims it goes on when that has happened."""
 
     def _claims_back(self, shard: str) -> bool:
-        return shard in self._leaving
+        return shard in self._held.leaving
 
 
 class KeptState(StateCache):
@@ -95,7 +97,7 @@ class NoLookForStranded(TaskLoop):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._stranding = _BlindWatch(BOUNDS, source=False)
+        self._held._stranding = _BlindWatch(BOUNDS, source=False)
 
 
 class _BlindWatch(StrandingWatch):
@@ -137,17 +139,9 @@ class SettlesOutOfOrder(TaskLoop):
 class DropsAwaitedClaims(TaskLoop):
     """What is granted along with a fetch is not taken up."""
 
-    _exchanging = False
-
     def _exchange(self) -> Fetched:
-        self._exchanging = True
-        try:
+        with patch.object(self._held, "take_up", return_value=False):
             return super()._exchange()
-        finally:
-            self._exchanging = False
-
-    def _take_up(self, claims: Sequence[Claim], answers: Sequence[Any]) -> bool:
-        return not self._exchanging and super()._take_up(claims, answers)
 
 
 class LosesTokens(TaskLoop):
@@ -162,7 +156,7 @@ class UsesOldBatches(TaskLoop):
     """A batch that was fetched under another epoch is worked on."""
 
     def _is_mine(self, fetched: FetchedShard) -> bool:
-        return fetched.shard in self._owned or super()._is_mine(fetched)
+        return fetched.shard in self._held.owned or super()._is_mine(fetched)
 
 
 class PostsAgain(TaskLoop):
@@ -212,7 +206,7 @@ class ForgetsRested(TaskLoop):
     """A batch of a source whose next row was not due yet is never taken up again."""
 
     def _take_rested(self, *, told: bool) -> list[FetchedShard]:
-        self._resting.clear()
+        self._resting.take_due(self._clock.now_us() + _FOR_EVER_US, told=told)
         return []
 
 

@@ -44,8 +44,8 @@ from penstock_worker.stages.routed_stage import RoutedStage, routed
 from penstock_worker.stages.source_stage import SourceStage
 from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.work import StageWork
+from penstock_worker.task.held_shards import RECLAIM_US
 from penstock_worker.task.launch import TaskLaunch
-from penstock_worker.task.loop import RECLAIM_US
 from penstock_worker.task.metrics import TaskMetrics
 from penstock_worker.task.next_fetch import WATERMARK_LOOK_US
 from penstock_worker.task.note import TaskNote

@@ -3,8 +3,9 @@
 One round trip sends the commits of the last batches and fetches the next ones; the only other
 calls are loads of state that the cache lacks, and claims when the assignment changed. When nothing waits,
 the task blocks on its ready list. After any doubt (store away, FENCED) ownership is dropped and
-claimed again (`penstock.store.ownership`). Neighbours: `task_map` says whose a shard is, `arrivals`
-what is fresh, `post_pace` when work is sent; `written_outputs` brings outputs to their sinks.
+claimed again (`penstock.store.ownership`). Neighbours: `held_shards` claims and lets go, `resting_shards`
+has batches whose time comes later, `arrivals` says what is fresh, `post_pace` when work is sent;
+`written_outputs` brings outputs to their sinks.
 
 Life of a task: it starts, looks at the executor's task map until it is named there, claims, works, waits
 while it is named without a shard, and retires by itself once the map names it no longer or names another
@@ -27,31 +28,28 @@ from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import (
     Answer,
     Claim,
-    Claimed,
     Fetched,
     FetchedShard,
-    Measure,
     NodeStore,
     Reopen,
     ReportFailure,
-    Tasks,
     WaitReady,
 )
-from penstock.store.stranding import StrandingWatch
 from penstock_worker.process.clock import Clock
 from penstock_worker.sinks.delivery import SinkDelivery
 from penstock_worker.stages.work import Rest, StageWork, Unasked, Work, WorkFailed
 from penstock_worker.task.advances import Advances
 from penstock_worker.task.arrivals import without_stale
+from penstock_worker.task.held_shards import RECLAIM_US, HeldShards
 from penstock_worker.task.large_commit import LargeCommits, Placed
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.metrics import TaskMetrics
 from penstock_worker.task.next_fetch import NextFetch
 from penstock_worker.task.post_pace import PostPace
 from penstock_worker.task.posted import Posted
+from penstock_worker.task.resting_shards import RestingShards
 from penstock_worker.task.state_loads import load_state
 from penstock_worker.task.store_pressure import REST_US, StorePressure
-from penstock_worker.task.task_map import lingering, told_of
 from penstock_worker.task.tellings import Tellings
 from penstock_worker.task.written_outputs import WrittenOutputs
 from penstock_worker.user_code.recent_output import RecentOutput
@@ -62,14 +60,7 @@ CHECKED_MAX = 64
 """So many shards' files are looked at with each refresh."""
 WAIT_MS_MAX = 500
 """Longest block on the ready list: also how soon a task sees that its worker was replaced."""
-REFRESH_US = 1_000_000
-"""The task map is read this often even when no control token came."""
-NAMED_WITHIN_US = 600_000_000
-"""A task that no map names within this time retires: its main process has no use for it."""
-RECLAIM_US = 50_000
 RESTING_US = 1_000
-AWAITED_MAX = 16
-"""So many shards that are on their way here are claimed along with a fetch."""
 AWAY_US = 50_000
 AWAY_TOLD_US = 5_000_000
 """A store that stays away is logged so often; it is tried every `AWAY_US`."""
@@ -102,32 +93,26 @@ class TaskLoop:
         self._clock = clock
         self._large = LargeCommits(store, launch.bounds, clock)
         self._pace = PostPace(durable=launch.durable)
-        self._owned: dict[str, OwnedShard] = {}
-        is_source = self._is_source = not isinstance(launch.stage.head, Processor)
-        self._stranding = StrandingWatch(launch.bounds, source=is_source)
-        self._pressure = StorePressure(launch.name, source=is_source)
+        self._is_source = not isinstance(launch.stage.head, Processor)
+        self._pressure = StorePressure(launch.name, source=self._is_source)
         self._next_fetch = NextFetch(launch, clock, self._pressure, store.call)
         self._advances = Advances(launch)
-        self._awaited: list[Claim] = []
-        """Claims of shards that were on their way here when they were last tried."""
-        self._leaving: dict[str, int] = {}
-        """Owned shards that others are to run, and until when they are worked on here."""
-        self._resting: dict[str, tuple[FetchedShard, Rest]] = {}
+        self._resting = RestingShards()
+        self._held = HeldShards(
+            launch, store, clock, self._resting, self._pressure, self._adopted, self._released
+        )
         self._tellings = Tellings(sinks, metrics)
         self._outputs = WrittenOutputs(sinks, self._tellings, metrics, clock)
         self._unchecked: list[str] = []
         self._is_token_kept = False
-        self._refresh_us = 0
         self._away_told_us = 0
-        self._started_us = clock.monotonic_us()
-        self._named = False
         self._halted = False
         self.retired = False
 
     @property
     def owned(self) -> dict[str, int]:
         """The shards that it owns, as far as it knows, and under which epochs."""
-        return {shard: owned.epoch for shard, owned in self._owned.items()}
+        return {shard: owned.epoch for shard, owned in self._held.owned.items()}
 
     def run(self) -> None:
         """Work until retired. Raises PermanentError when the store cannot be worked with."""
@@ -152,15 +137,15 @@ class TaskLoop:
 
     def _turn(self) -> None:
         """Refresh when due, work until the ready list is empty or the next refresh is due, then block."""
-        if self._is_refresh_due:
+        if self._held.is_refresh_due:
             self.refresh()
             if self.retired:
                 return
             self._look_outside()
-        if self._halted or not self._named:
+        if self._halted or not self._held.is_named:
             # The row says that this task is up: only then is it given shards.
             self._send_told()
-            if self._wait() and not self._named:
+            if self._wait() and not self._held.is_named:
                 self._look_for_name()
             return
         fetched: Fetched | None = self._exchange()
@@ -187,15 +172,15 @@ class TaskLoop:
     def _advance(self, fetched: Fetched) -> None:
         """Shards without work take the watermark that others take with their commits."""
         self._advances.fetched(fetched.watermark)
-        calls = self._advances.due(self._owned, self._clock.monotonic_us())
+        calls = self._advances.due(self._held.owned, self._clock.monotonic_us())
         for call, answer in zip(calls, self._store.pipeline(calls) if calls else (), strict=True):
-            for shard in self._advances.taken(call, answer, self._owned):
+            for shard in self._advances.taken(call, answer, self._held.owned):
                 self._lost(shard)
 
     def _look_for_name(self) -> None:
         """The map names this task now, most likely, and its shards wait."""
         self.refresh()
-        if not self._named and not self.retired:
+        if not self._held.is_named and not self.retired:
             self._clock.sleep_us(RECLAIM_US)
 
     # --- batches ----------------------------------------------------------------------------
@@ -214,7 +199,7 @@ class TaskLoop:
         sent_us = began_us
         call_us = 0
         for fetched in work:
-            owned = self._owned.get(fetched.shard)
+            owned = self._held.owned.get(fetched.shard)
             if owned is None or self._halted:
                 continue
             worked = self._work(owned, fetched)
@@ -228,7 +213,7 @@ class TaskLoop:
             while posted and self._pace.is_to_settle(len(posted), now_us - posted[0].sent_us):
                 self._settle_first(posted)
         self._next_fetch.worked(work, self._clock.monotonic_us() - began_us, call_us)
-        last = self._post(done, fetch=not self._halted and not self._is_refresh_due)
+        last = self._post(done, fetch=not self._halted and not self._held.is_refresh_due)
         while posted:
             self._settle_first(posted)
         return self._finish(last)
@@ -237,7 +222,7 @@ class TaskLoop:
         """What shards commit though nothing was handed out of them: all but those in hand."""
         stage.look()
         done: list[tuple[OwnedShard, Work]] = []
-        for owned in [one for one in self._owned.values() if one.shard not in in_hand]:
+        for owned in [one for one in self._held.owned.values() if one.shard not in in_hand]:
             worked = stage.unasked(owned, rests=owned.shard in self._resting)
             if worked is not None and worked.large:
                 self._carry_out(owned, worked)
@@ -252,7 +237,7 @@ class TaskLoop:
 
     def _load(self, work: list[FetchedShard]) -> None:
         """Fill the caches for all of `work` in one round trip, when they lack something."""
-        mine = [(self._owned[of.shard], of) for of in work if of.shard in self._owned]
+        mine = [(self._held.owned[of.shard], of) for of in work if of.shard in self._held.owned]
         for shard in load_state(self._store, self._stage, mine):
             self._lost(shard)
 
@@ -266,7 +251,7 @@ class TaskLoop:
             self._failed(owned, str(error))
             return None
         if isinstance(worked, Rest):
-            self._resting[owned.shard] = (fetched, worked)
+            self._resting.add(fetched, worked)
             if worked.for_outbox:
                 self._tellings.acknowledge_soon(owned.shard)
             return None
@@ -288,14 +273,16 @@ class TaskLoop:
     def _exchange(self) -> Fetched:
         """One round trip without commits: what is to be told, claims of shards that may have come by now, and
         the next fetch, which brings what waits for them."""
-        claims, self._awaited = self._awaited[:AWAITED_MAX], []
+        claims = self._held.take_awaited()
         posted = self._post([], claims, fetch=True)
         answers = posted.answers()
         fetched = cast("Fetched", answers.pop())
         self._next_fetch.answered(posted.fetch, fetched)
-        has_more = self._take_up(claims, answers)
+        has_more = self._held.take_up(claims, answers)
         if claims:
-            fetched = replace(fetched, shards=without_stale(fetched.shards, claims, answers, self._owned))
+            fetched = replace(
+                fetched, shards=without_stale(fetched.shards, claims, answers, self._held.owned)
+            )
         if has_more and fetched.shards and fetched.control:
             # The token told of them, most likely: the map is read when their first batch is done.
             self._is_token_kept = True
@@ -362,9 +349,9 @@ class TaskLoop:
         """At some shards' files: sinks that others changed are told soon, also while nothing is written, and
         what sources grew by is read."""
         if not self._unchecked:
-            self._unchecked = list(self._owned)
+            self._unchecked = list(self._held.owned)
         for shard in [self._unchecked.pop() for _ in range(min(CHECKED_MAX, len(self._unchecked)))]:
-            owned = self._owned.get(shard)
+            owned = self._held.owned.get(shard)
             if owned is None or self._halted:
                 continue
             try:
@@ -382,28 +369,22 @@ class TaskLoop:
             self._store.pipeline(told)
 
     def _take_rested(self, *, told: bool) -> list[FetchedShard]:
-        """Those that have rested for long enough; where the task was `told` of something new also those that
-        wait for that."""
         if not self._resting or self._pressure.holds_source:
             return []
-        now_us = self._clock.now_us()
-        due = [
-            shard
-            for shard, (_, rest) in self._resting.items()
-            if rest.until_us <= now_us or (told and rest.for_news)
-        ]
-        return [self._resting.pop(shard)[0] for shard in due]
+        return self._resting.take_due(self._clock.now_us(), told=told)
 
     def _due_again(self, work: Sequence[FetchedShard]) -> list[FetchedShard]:
         """Shards that are to be worked though nothing was fetched of them."""
         shards, _ = self._stage.due(self._clock.now_us())
         if not shards:
             return []
-        at_hand = {fetched.shard for fetched in work} | self._resting.keys()
+        at_hand = {fetched.shard for fetched in work}
         return [
             FetchedShard(shard, owned.epoch, owned.offset, ())
             for shard in shards
-            if shard not in at_hand and (owned := self._owned.get(shard)) is not None
+            if shard not in at_hand
+            and shard not in self._resting
+            and (owned := self._held.owned.get(shard)) is not None
         ]
 
     def _is_mine(self, fetched: FetchedShard) -> bool:
@@ -412,29 +393,23 @@ class TaskLoop:
         Unless that was before our claim, which listed it anew: so it is where a claim's answer got lost, and
         the control token came along with that fetch.
         """
-        owned = self._owned.get(fetched.shard)
+        owned = self._held.owned.get(fetched.shard)
         if owned is None:
-            self._refresh_soon()
+            self._held.refresh_soon()
             return False
         if owned.epoch != fetched.epoch:
             if owned.epoch < fetched.epoch:
                 self._lost(fetched.shard)
             return False
-        self._stranding.handed_out(fetched.shard)
-        rested = self._resting.get(fetched.shard)
-        if rested is not None and not rested[0].entries:
-            # Only timers of it were due: it is worked with what is handed out now.
-            del self._resting[fetched.shard]
-            return True
-        # One that rests is handed out again for its timers: they wait for its rows.
-        return rested is None
+        self._held.handed_out(fetched.shard)
+        return self._resting.gives_way(fetched.shard)
 
     def _wait(self) -> bool:
         """Block until the ready list has something, a source's record is due, or a row of metrics is.
 
         True when the list may have something.
         """
-        wait_us = min(WAIT_MS_MAX * 1000, self._refresh_us - self._clock.monotonic_us())
+        wait_us = min(WAIT_MS_MAX * 1000, self._held.refresh_us - self._clock.monotonic_us())
         now_us = self._clock.now_us()
         untold_us = self._tellings.wait_us(now_us)
         if untold_us is not None:
@@ -443,13 +418,13 @@ class TaskLoop:
             self._clock.sleep_us(max(0, min(wait_us, REST_US)))
             return True
         wait_us = self._next_fetch.wait_us(wait_us, now_us)
-        if self._unasked is not None and self._named and not self._halted:
+        if self._unasked is not None and self._held.is_named and not self._halted:
             wait_us = min(wait_us, self._unasked.wait_us())
         if self._resting:
             if wait_us <= 0 and not self._is_source:
                 # Timers of a shard that rests are due, and wait for it.
                 self._clock.sleep_us(RESTING_US)
-            wait_us = min(wait_us, min(rest.until_us for _, rest in self._resting.values()) - now_us)
+            wait_us = min(wait_us, self._resting.first_due_us() - now_us)
         _, due_us = self._stage.due(now_us)
         if due_us is not None:
             wait_us = min(wait_us, due_us - now_us)
@@ -460,63 +435,18 @@ class TaskLoop:
     # --- ownership --------------------------------------------------------------------------
 
     def refresh(self, in_hand: Collection[str] = ()) -> bool:
-        """Read the task map; claim what is ours, release what fell off the ready list or is another task's.
+        """Read the task map, and retire where it has dismissed the task. True when shards were claimed.
 
-        The latter only when that one has claimed it, or `LINGER_US` have passed: nobody waits for a handover.
-        `in_hand` names shards that were fetched and not worked yet. True when some were claimed.
+        `in_hand` names shards that were fetched and not worked yet.
         """
-        now_us = self._clock.monotonic_us()
-        self._refresh_us = now_us + REFRESH_US
         self._is_token_kept = False
-        owner, shards = self._launch.owner, tuple(self._owned)
-        answer, counters = self._store.pipeline(
-            [Tasks(self._launch.executor, self._operator), Measure(shards)]
-        )
-        told = told_of(answer, owner)
-        given = () if self._halted else told.given_away(shards)
-        self._leaving = lingering(self._leaving, given, now_us)
-        if not told.is_named and not self._leaving:
-            if self._named or told.is_replaced or now_us - self._started_us > NAMED_WITHIN_US:
-                self._retire()
-            return False
-        self._named = True
-        for shard, seen in zip(shards, counters, strict=True):
-            held = shard in in_hand or shard in self._resting or self._pressure.holds_source
-            is_ours = shard in told.mine or shard in self._leaving
-            # Orders about dead letters come to a source's inbox while the shard rests here, on no list.
-            is_ordered = shard in self._resting and self._is_source and seen and seen.inbox_entries
-            if (
-                not is_ours
-                or is_ordered
-                or self._stranding.is_stranded(
-                    self._owned[shard], seen, now_us, in_hand=held, pressed=self._pressure.is_on
-                )
-            ):
-                self._release(shard)
-        if not told.is_named and not self._leaving:
+        has_more = self._held.refresh(in_hand, halted=self._halted)
+        if self._held.is_dismissed:
             self._retire()
-            return False
-        if self._halted:
-            return False
-        claims = [Claim(shard, owner, answer.version) for shard in sorted(told.mine - self._owned.keys())]
-        return self._take_up(claims, self._store.pipeline(claims))
+        return has_more
 
-    def _take_up(self, claims: Sequence[Claim], answers: Sequence[Any]) -> bool:
-        """Adopt what was granted; True when something was."""
-        self._awaited = []
-        for claim, answer in zip(claims, answers, strict=True):
-            if isinstance(answer, Claimed):
-                self._adopt(OwnedShard(claim.shard, answer))
-                continue
-            # The schedule or a move is ahead of the map that we read; the next one will fit.
-            self._refresh_soon()
-            if answer is not Answer.STALE:
-                self._awaited.append(claim)
-        return any(isinstance(answer, Claimed) for answer in answers)
-
-    def _adopt(self, owned: OwnedShard) -> None:
+    def _adopted(self, owned: OwnedShard) -> None:
         self._metrics.adopted(owned, self._clock.now_us())
-        self._owned[owned.shard] = owned
         try:
             number = owned.number
             self._outputs.catch_up(owned, self._store)
@@ -530,34 +460,21 @@ class TaskLoop:
         except WorkFailed as error:
             self._failed(owned, str(error))
 
-    @property
-    def _is_refresh_due(self) -> bool:
-        return self._clock.monotonic_us() >= self._refresh_us
-
-    def _refresh_soon(self) -> None:
-        self._refresh_us = min(self._refresh_us, self._clock.monotonic_us() + RECLAIM_US)
-
     def _lost(self, shard: str) -> None:
         """Not an error: somebody else owns the shard, or the store started anew."""
         self._metrics.fenced()
-        self._release(shard)
-        self._refresh_us = 0
+        self._held.release(shard)
+        self._held.refresh_at_once()
 
-    def _release(self, shard: str) -> None:
-        self._owned.pop(shard, None)
-        self._leaving.pop(shard, None)
-        self._resting.pop(shard, None)
+    def _released(self, shard: str) -> None:
         self._stage.release(shard)
         self._sinks.release(shard)
         self._metrics.released(shard)
 
     def _drop_all(self) -> None:
-        for shard in list(self._owned):
-            self._release(shard)
-        self._awaited = []
+        self._held.drop_all()
         self._next_fetch.forget()
         self._tellings.forget()
-        self._refresh_us = 0
 
     def _failed(self, owned: OwnedShard, message: str) -> None:
         """Report through the fence, then touch nothing more: the main process stops the operator."""
@@ -573,5 +490,4 @@ class TaskLoop:
     def _retire(self) -> None:
         self.retired = True
         self._store.pipeline(self._tellings.take_all(self._clock.now_us()))
-        for shard in list(self._owned):
-            self._release(shard)
+        self._held.release_all()

@@ -1,6 +1,6 @@
 """What a task reads off its executor's task map: which shards are its own, which are others'.
 
-Pure. Neighbour: `task.loop` reads the map, claims and releases.
+Pure. Neighbour: `held_shards` reads the map, claims and releases.
 """
 
 from __future__ import annotations

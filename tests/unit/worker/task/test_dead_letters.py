@@ -10,8 +10,8 @@ import pytest
 from penstock.store.codec import decode_counts
 from penstock.store.letters import COUNTED, DROP, INPUT, REPLAY, ROWS, TIMER, collection_of, decode_kept
 from penstock.store.port import Failures, Measure, Reopen, StateSnapshot
+from penstock_worker.task.held_shards import REFRESH_US
 from penstock_worker.task.launch import Poison
-from penstock_worker.task.loop import REFRESH_US
 from penstock_worker.values.wire_values import shown
 from scenes.letter_scene import CODE, LetterScene, Losing
 from scenes.task_scene import Scene

@@ -13,7 +13,8 @@ from penstock.store.memory.store import MemoryStore
 from penstock.store.moving.mover import move_once
 from penstock.store.moving.progress import MoveStep
 from penstock.store.port import Bounds, OpenStore, Publish, Request, SetTasks
-from penstock_worker.task.loop import AWAITED_MAX, TaskLoop
+from penstock_worker.task.held_shards import AWAITED_MAX
+from penstock_worker.task.loop import TaskLoop
 from scenes.task_scene import INCARNATION, Between, Scene
 
 WORDS = "ash sea elm oak fig yew bay ivy\n"
@@ -100,7 +101,7 @@ def test_what_else_the_map_says_is_read_after_the_first_batch(arriving: Arrival)
     arriving.task.turn()
     sent = arriving.rounds.sent
     assert sent.index(["Tasks", "Measure"]) > sent.index(["Commit", "Fetch"])
-    assert arriving.task._leaving.keys() == {"count/0"}
+    assert arriving.task._held.leaving.keys() == {"count/0"}
 
 
 def test_a_shard_that_has_not_come_is_asked_for_again_with_each_fetch(arriving: Arrival) -> None:
@@ -116,7 +117,7 @@ def test_a_claim_under_an_old_schedule_is_not_repeated(arriving: Arrival) -> Non
     arriving._publish("count-w2", "n2")
     arriving.task.turn()
     assert arriving.rounds.sent[0] == ["Claim", "Fetch"]
-    assert arriving.task._awaited == []
+    assert arriving.task._held.take_awaited() == []
 
 
 def test_only_some_of_many_awaited_shards_are_claimed_with_a_fetch(

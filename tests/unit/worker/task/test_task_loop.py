@@ -36,7 +36,8 @@ from penstock.store.port import (
     Wake,
 )
 from penstock_worker.state.encoding import pack
-from penstock_worker.task.loop import REFRESH_US, TaskLoop
+from penstock_worker.task.held_shards import REFRESH_US
+from penstock_worker.task.loop import TaskLoop
 from scenes.task_scene import CODE, INCARNATION, Between, Scene
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.store.port import Failures
-from penstock_worker.task import loop
+from penstock_worker.task import held_shards
 from scenes.timer_scene import START_MS, TimerScene
 
 
@@ -103,7 +103,7 @@ def test_a_timer_may_delete_itself(folder: Path) -> None:
 def test_timers_that_set_others_for_ever_leave_room_for_rows(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "REFRESH_US", 10_000)
+    monkeypatch.setattr(held_shards, "REFRESH_US", 10_000)
     body = "self.handle.registerTimer(1) if key[0] == 'a' else self.handle.registerTimer(now)"
     scene = TimerScene(folder, body, "self.handle.registerTimer(expiry + 1) if key[0] == 'a' else None")
     task = scene.begin("a")

@@ -14,6 +14,7 @@ import pytest
 from penstock.control.locality.batch_sampling import BatchSampling
 from penstock.control.locality.pair_counter import LIMIT_BYTES, LIMIT_BYTES_MIN, PairCounter
 from penstock.control.locality.pair_summary import Key, Pair, PairSummary
+from penstock.control.locality.summary_wire import pack_summary, unpack_summary
 
 Batch = tuple[list[Key], list[Key]]
 
@@ -82,6 +83,20 @@ def test_keys_received_are_counted_beyond_their_pairs_that_have_names() -> None:
     assert summary.certain.sum() < len(pairs) / 4
     true = Counter(received for received, _ in pairs)
     assert summary.received == {key: true[key] for key, _ in summary.pairs}
+
+
+def test_keys_received_that_have_one_hash_are_counted_in_their_pairs_alone() -> None:
+    """Each of them would be told with the records of both, more than there were."""
+    assert hash((-1,)) == hash((-2,))
+    counter = PairCounter(LIMIT_BYTES_MIN)
+    counter.count([(-1,), (-2,), (-3,)] * 50, [(10,), (20,), (30,)] * 50)
+    summary = unpack_summary(pack_summary(counter.summary()))
+    assert dict(zip(summary.pairs, summary.certain.tolist(), strict=True)) == {
+        ((-1,), (10,)): 50,
+        ((-2,), (20,)): 50,
+        ((-3,), (30,)): 50,
+    }
+    assert summary.received == {(-3,): 50}
 
 
 def test_what_fits_is_counted_exactly() -> None:
