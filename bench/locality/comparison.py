@@ -220,6 +220,8 @@ def _counting(wanted: Wanted, screen: Screen) -> dict[str, Any]:
         "counting": {
             "off_us": round(found.off.record_us, 2),
             "auto_us": round(found.auto.record_us, 2),
+            "within_us": round(found.auto.counting_us, 2),
+            "within": round(found.within, 4),
             "rise": round(found.rise, 4),
             "middle_half": [round(found.low, 4), round(found.high, 4)],
             "turns": found.turns,
@@ -267,7 +269,7 @@ def _table(result: Mapping[str, Any]) -> Table:
             f"{counting['off_us']}",
             "",
             f"{counting['auto_us']}",
-            f"{counting['rise']:+.1%}",
+            f"{counting['rise']:+.1%}, {counting['within']:.1%} within it",
         )
     return table
 

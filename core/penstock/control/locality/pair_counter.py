@@ -40,6 +40,8 @@ _RECEIVED_SHARE = 1 / 1024
 _AFTER_PRUNING = 0.75
 _LOOK_SHARE = 1 / 8192
 """Records that are looked at at once, by byte."""
+_AT_ONCE = 32
+"""A batch of so many records is looked at by itself."""
 _PLACES_BYTES, _HOLD_BYTES = 16, 24
 """In two lists; with an id."""
 _COUNTER_BYTES = 48
@@ -66,13 +68,13 @@ class _HeldKeys:
     def is_full(self) -> bool:
         return self._room_bytes <= 0
 
-    def hold(self, pair_id: int, received: Key, sent: Key) -> None:
-        """Where there is no room, they are not, and no others are held."""
-        self._room_bytes -= _HOLD_BYTES + _held_bytes((received, sent))
+    def hold(self, ids: Ids, received: Sequence[Key], sent: Sequence[Key]) -> None:
+        """Where there is no room for all of them none is, and no others are held."""
+        self._room_bytes -= len(ids) * _HOLD_BYTES + _held_bytes(received) + _held_bytes(sent)
         if self._room_bytes > 0:
-            self._ids.append(pair_id)
-            self._received.append(received)
-            self._sent.append(sent)
+            self._ids.frombytes(ids.tobytes())
+            self._received += received
+            self._sent += sent
 
     def places(self, ids: Ids) -> tuple[Integers, NDArray[np.bool_]]:
         """(where keys of each of `ids` are, whether they are held)."""
@@ -151,20 +153,20 @@ class PairCounter:
 
     def _take(self, received: Sequence[Key], sent: Sequence[Key]) -> None:
         # numpy pays for many records at once, and a batch may have few.
-        self._fresh_bytes += _PLACES_BYTES * len(sent) + _held_bytes(received) + _held_bytes(sent)
-        self._received += received
-        self._sent += sent
-        if len(self._sent) >= self._look or self._fresh_bytes > self._fresh_bytes_max:
-            self._look_at_fresh()
-            if len(self._waiting) > self._waiting_max:
-                self._fold()
+        if len(sent) < _AT_ONCE:
+            self._fresh_bytes += _PLACES_BYTES * len(sent) + _held_bytes(received) + _held_bytes(sent)
+            self._received += received
+            self._sent += sent
+            if len(self._sent) < self._look and self._fresh_bytes <= self._fresh_bytes_max:
+                return
+            received, sent = self._received, self._sent
+            self._refresh()
+        self._look_at(received, sent)
+        if len(self._waiting) > self._waiting_max:
+            self._fold()
 
-    def _look_at_fresh(self) -> None:
+    def _look_at(self, received: Sequence[Key], sent: Sequence[Key]) -> None:
         """Records begin to wait, and hold their keys if their pair has no name."""
-        received, sent = self._received, self._sent
-        self._refresh()
-        if not sent:
-            return
         self._records += len(sent)
         received_ids = array("q", map(hash, received))
         self._waiting_received.extend(received_ids)
@@ -175,10 +177,8 @@ class PairCounter:
         at, is_known = self._pairs.find(ids)
         has_no_name = np.ones(len(ids), np.bool_)
         has_no_name[is_known] = self._name_bytes[at[is_known]] == 0
-        for record in np.flatnonzero(has_no_name).tolist():
-            self._held.hold(int(ids[record]), received[record], sent[record])
-            if self._held.is_full:
-                break
+        nameless = np.flatnonzero(has_no_name).tolist()
+        self._held.hold(ids[nameless], [received[at] for at in nameless], [sent[at] for at in nameless])
 
     def summary(self) -> PairSummary:
         """What was counted since the start or `reset`; goes on counting. Takes memory beyond the limit for
@@ -210,7 +210,10 @@ class PairCounter:
 
     def _fold(self) -> None:
         """Take what waits into the counters, and forget what does not fit."""
-        self._look_at_fresh()
+        received_fresh, sent_fresh = self._received, self._sent
+        self._refresh()
+        if sent_fresh:
+            self._look_at(received_fresh, sent_fresh)
         if not self._waiting:
             return
         waiting, received, held = self._waiting, self._waiting_received, self._held
@@ -259,7 +262,8 @@ class PairCounter:
 
 def _held_bytes(keys: Sequence[Key]) -> int:
     """What they keep alive, as if no two were the same."""
-    return sum(map(getsizeof, keys)) + sum(map(getsizeof, chain.from_iterable(keys)))
+    # All have as many columns, so their tuples take the same.
+    return len(keys) * getsizeof(keys[0]) + sum(map(getsizeof, chain.from_iterable(keys))) if keys else 0
 
 
 def _as_ids(hashes: array[int]) -> Ids:
