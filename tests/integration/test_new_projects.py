@@ -68,7 +68,13 @@ def told(rows: object) -> list[str]:
     return sorted(json.dumps(row, sort_keys=True) for row in rows)
 
 
-@pytest.mark.parametrize("template", OUT)
+LATER = pytest.mark.slow(held_by="test_a_new_project_is_valid_passes_its_own_test_and_runs")
+"""Of the templates that need nothing beside them one stands for all."""
+
+
+@pytest.mark.parametrize(
+    "template", [pytest.param(each, marks=[LATER] if each != "count" else []) for each in OUT]
+)
 def test_a_new_project_is_valid_passes_its_own_test_and_runs(
     template: str, tmp_path: Path, runs: list[Run]
 ) -> None:

@@ -37,7 +37,11 @@ create table letters (
 )
 """
 
-pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.timeout(900),
+    pytest.mark.slow(held_by="test_letters_are_in_their_sink_once_whatever_is_killed"),
+]
 
 
 @pytest.fixture

@@ -63,7 +63,17 @@ pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
 
 @pytest.mark.parametrize(
-    ("word", "told"), [("ends", "ended itself with exit code 3"), ("hangs", "did not return within 1 s")]
+    ("word", "told"),
+    [
+        pytest.param(
+            "ends",
+            "ended itself with exit code 3",
+            marks=pytest.mark.slow(
+                held_by="test_a_key_that_tasks_crash_at_again_and_again_becomes_letters_and_all_others_count"
+            ),
+        ),
+        ("hangs", "did not return within 1 s"),
+    ],
 )
 def test_a_key_that_tasks_crash_at_again_and_again_becomes_letters_and_all_others_count(
     tmp_path: Path, runs: list[Run], word: str, told: str

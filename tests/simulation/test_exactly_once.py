@@ -1,5 +1,5 @@
 """Exactly once, in order, by one owner, within bounds, to the end: 11 750 seeded runs of the protocol, of
-which `make test` plays 1 625.
+which `make test` plays 1 000.
 
 A seed that fails is written into `kept_seeds.txt`, with the last steps of its run in the test's message; the
 seeds of that file are run first. A change of the simulation gives seeds other runs: then the file only costs
@@ -80,10 +80,9 @@ def test_a_seed_that_failed_once_does_not_fail_again(kind: str, seed: int) -> No
 
 
 LATER = pytest.mark.slow(held_by="test_every_promise_holds_whatever_fails_and_moves")
-"""Of fourteen runs of seeds twelve are left to the slow lane, and one more where a seed takes long."""
-LONG = ("moving", "moving-full", "event-time", "tables", "tables-full")
+"""Of a kind's runs of seeds all but the first of each 28 are left to the slow lane."""
 RUNS = [
-    pytest.param(kind, first, marks=[LATER] if first // SEEDS_PER_TEST % 14 > (kind not in LONG) else [])
+    pytest.param(kind, first, marks=[LATER] if first // SEEDS_PER_TEST % 28 else [])
     for kind, count in SEEDS.items()
     for first in range(0, count, SEEDS_PER_TEST)
 ]
