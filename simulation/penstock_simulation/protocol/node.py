@@ -21,6 +21,7 @@ from penstock.store.port import (
     Bounds,
     Failures,
     Fetch,
+    Listen,
     Load,
     Measure,
     OpenStore,
@@ -60,7 +61,7 @@ BOUNDS = Bounds(
 
 _LEAVE_QUEUES = frozenset(
     {Assignment, Fetch, Load, Measure, Outgoing, PutMetrics, ReadMove, ReadOutbox, Scan, Tasks, Wake}
-    | {Failures, ReadMetrics, ReadWatermark, WaitControl}
+    | {Failures, Listen, ReadMetrics, ReadWatermark, WaitControl}
 )
 """Calls after which every inbox, every outbox and every shard's home is as it was."""
 

@@ -14,7 +14,7 @@ from penstock.dataflow.plan import Processor
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Advance, Advanced, Advancing, Answer, Watermark
 from penstock_worker.task.launch import TaskLaunch
-from penstock_worker.task.next_fetch import WATERMARK_LOOK_US
+from penstock_worker.task.watermark_watch import WATERMARK_LOOK_US
 
 ADVANCED_MAX = 64
 """Shards of one call: at about 20 microseconds each."""

@@ -51,6 +51,7 @@ from penstock_worker.task.resting_shards import RestingShards
 from penstock_worker.task.state_loads import load_state
 from penstock_worker.task.store_pressure import REST_US, StorePressure
 from penstock_worker.task.tellings import Tellings
+from penstock_worker.task.watermark_watch import WatermarkWatch
 from penstock_worker.task.written_outputs import WrittenOutputs
 from penstock_worker.user_code.recent_output import RecentOutput
 
@@ -96,6 +97,7 @@ class TaskLoop:
         self._is_source = not isinstance(launch.stage.head, Processor)
         self._pressure = StorePressure(launch.name, source=self._is_source)
         self._next_fetch = NextFetch(launch, clock, self._pressure, store.call)
+        self._watch = WatermarkWatch(launch)
         self._advances = Advances(launch)
         self._resting = RestingShards()
         self._held = HeldShards(
@@ -158,8 +160,10 @@ class TaskLoop:
             work.extend(self._due_again(work))
             if self._unasked is not None and self._unasked.wait_us() <= 0:
                 self._work_unasked(self._unasked, {one.shard for one in work})
+            self._watch.fetched(fetched.watermark, self._clock.monotonic_us())
             self._advance(fetched)
             if work:
+                self._watch.look_on(self._clock.monotonic_us())
                 fetched = self._work_through(work)
             elif has_more:
                 fetched = self._exchange()
@@ -417,7 +421,7 @@ class TaskLoop:
         if self._pressure.holds_source:
             self._clock.sleep_us(max(0, min(wait_us, REST_US)))
             return True
-        wait_us = self._next_fetch.wait_us(wait_us, now_us)
+        wait_us = self._next_fetch.wait_us(self._listen(wait_us), now_us)
         if self._unasked is not None and self._held.is_named and not self._halted:
             wait_us = min(wait_us, self._unasked.wait_us())
         if self._resting:
@@ -430,7 +434,18 @@ class TaskLoop:
             wait_us = min(wait_us, due_us - now_us)
         if wait_us <= 0:
             return False
-        return self._waiter.call(WaitReady(self._launch.owner.ready, -(-wait_us // 1000)))
+        is_woken = self._waiter.call(WaitReady(self._launch.owner.ready, -(-wait_us // 1000)))
+        if is_woken:
+            self._watch.look_on(self._clock.monotonic_us())
+        return is_woken
+
+    def _listen(self, wait_us: int) -> int:
+        """Have news of the watermark rung for, where nothing has come for a while; answers how long to wait
+        for them, at most `wait_us`."""
+        now_us = self._clock.monotonic_us()
+        if self._held.is_named and not self._halted and (call := self._watch.due(now_us)) is not None:
+            self._watch.answered(now_us, is_listening=self._store.call(call))
+        return self._watch.wait_us(wait_us)
 
     # --- ownership --------------------------------------------------------------------------
 
@@ -447,6 +462,7 @@ class TaskLoop:
 
     def _adopted(self, owned: OwnedShard) -> None:
         self._metrics.adopted(owned, self._clock.now_us())
+        self._watch.look_on(self._clock.monotonic_us())
         try:
             number = owned.number
             self._outputs.catch_up(owned, self._store)
@@ -474,6 +490,7 @@ class TaskLoop:
     def _drop_all(self) -> None:
         self._held.drop_all()
         self._next_fetch.forget()
+        self._watch.look_on(self._clock.monotonic_us())
         self._tellings.forget()
 
     def _failed(self, owned: OwnedShard, message: str) -> None:

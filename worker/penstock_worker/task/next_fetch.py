@@ -23,8 +23,6 @@ from penstock_worker.task.store_pressure import StorePressure
 CALLS_AFTER_EACH_OTHER = 4
 """For so many calls of async code a batch may be waited for: with fewer most of them would wait by
 themselves at its end, with more its first rows would be late."""
-WATERMARK_LOOK_US = 20_000
-"""A task that goes by event time asks at least this often how far its watermark is."""
 
 
 class NextFetch:
@@ -87,12 +85,8 @@ class NextFetch:
         self._again_ms = None
 
     def wait_us(self, most_us: int, now_us: int) -> int:
-        """How long to wait, `most_us` or until the next timer is due; 0 or less for not at all.
-
-        By event time that is not known: a look at the watermark is never far.
-        """
-        if self._producers:
-            most_us = min(most_us, WATERMARK_LOOK_US)
+        """How long to wait, `most_us` or until the next timer is due; 0 or less for not at all. By event time
+        that is not known (`watermark_watch`)."""
         if self._gate is not None:
             most_us = min(most_us, LOOK_US)
         return most_us if self._again_ms is None else min(most_us, self._again_ms * 1000 - now_us)

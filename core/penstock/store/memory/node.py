@@ -324,6 +324,8 @@ class TopologyData:
     ready: dict[str, deque[str]] = field(default_factory=dict)
     due: dict[str, dict[str, int]] = field(default_factory=dict)
     """Ready list -> its shards with timers, and when to look at them."""
+    listening: dict[str, set[str]] = field(default_factory=dict)
+    """Operator -> ready lists that are rung when anything new is known of it."""
     outgoing: dict[tuple[str, str], None] = field(default_factory=dict)
     schedules: dict[str, PublishedSchedule] = field(default_factory=dict)
     workers: dict[str, tuple[str, str, str]] = field(default_factory=dict)
@@ -386,3 +388,4 @@ class MemoryNode:
             # Ready lists are not logged: claims under the next generation fill them.
             data.ready.clear()
             data.due.clear()
+            data.listening.clear()

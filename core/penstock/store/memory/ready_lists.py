@@ -9,6 +9,7 @@ from penstock.store.memory.telling import MemoryTelling
 from penstock.store.memory.topology import Handlers
 from penstock.store.port import (
     CONTROL_TOKEN,
+    RUNG,
     Answer,
     DueTimer,
     Entry,
@@ -52,6 +53,8 @@ class MemoryReadyLists(MemoryTelling):
             name = names.popleft()
             if name == CONTROL_TOKEN:
                 control = True
+                continue
+            if name == RUNG:
                 continue
             record = data.shards[name]
             if record.is_away:

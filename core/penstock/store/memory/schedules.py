@@ -56,6 +56,7 @@ class MemorySchedules(MemoryTopology):
                 for ready in sorted({*mapping.values(), *idle}):
                     self._wake_list(ready)
         data.schedules[call.operator] = new
+        self._ring_listeners(call.operator)
         data.listed = True
         for worker in {**(old.workers if old else {}), **new.workers}:
             data.control[worker] = data.control.get(worker, 0) + 1

@@ -27,6 +27,7 @@ class MemoryTelling(MemoryTopology):
         if known is None or _order(fact) > _order(known):
             facts[fact.shard] = fact
             self._data.listed = True
+            self._ring_listeners(operator_of(fact.shard))
 
     def _tell(self, shard: str, record: ShardRecord, told: Watermark) -> None:
         # above all that an earlier start of this store told, of which it may have lost the last
@@ -36,6 +37,7 @@ class MemoryTelling(MemoryTopology):
         record.told = told
         facts = self._data.facts.setdefault(operator_of(shard), {})
         facts[shard] = WatermarkFact(shard, record.told_version, told)
+        self._ring_listeners(operator_of(shard))
 
     def _tell_or_mark(self, shard: str, record: ShardRecord) -> None:
         """Tell what was reached, or note what that waits for."""

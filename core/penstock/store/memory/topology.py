@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from penstock.store.memory.node import MemoryNode, Readiness, ShardRecord, TopologyData
-from penstock.store.port import CONTROL_TOKEN, Answer, Bounds, Moved, Owner
+from penstock.store.port import CONTROL_TOKEN, RUNG, Answer, Bounds, Moved, Owner
 
 Handler = Callable[[Any], Any]
 
@@ -82,6 +82,10 @@ class MemoryTopology:
         names = self._data.ready.setdefault(ready, deque())
         if CONTROL_TOKEN not in names:
             names.appendleft(CONTROL_TOKEN)
+
+    def _ring_listeners(self, operator: str) -> None:
+        for ready in sorted(self._data.listening.pop(operator, ())):
+            self._data.ready.setdefault(ready, deque()).append(RUNG)
 
 
 def not_here(record: ShardRecord) -> Answer | Moved:

@@ -10,6 +10,7 @@ from penstock.store.port import (
     Advanced,
     Advancing,
     Answer,
+    Listen,
     ReadFacts,
     ReadWatermark,
     TakeFacts,
@@ -24,7 +25,7 @@ class MemoryWatermarks(MemoryTelling):
 
     def handlers(self) -> Handlers:
         return Handlers(
-            writes={Advance: self._advance, TakeFacts: self._take_facts},
+            writes={Advance: self._advance, Listen: self._listen, TakeFacts: self._take_facts},
             reads={
                 ReadWatermark: self._read_watermark,
                 ToldOperators: self._told_operators,
@@ -34,6 +35,17 @@ class MemoryWatermarks(MemoryTelling):
 
     def _read_watermark(self, call: ReadWatermark) -> Watermark:
         return self._input_watermark(call.producers, call.keyed)
+
+    def _listen(self, call: Listen) -> bool:
+        watermark = self._input_watermark(call.producers, call.keyed)
+        if self._data.retracted or watermark != call.heard:
+            return False
+        looks = self._data.due.get(call.ready, {})
+        if watermark.ms is not None and any(at_ms < watermark.ms for at_ms in looks.values()):
+            return False
+        for operator in call.producers:
+            self._data.listening.setdefault(operator, set()).add(call.ready)
+        return True
 
     def _advance(self, call: Advance) -> Advanced:
         watermark = self._input_watermark(call.producers, call.keyed)

@@ -67,6 +67,7 @@ from penstock.store.port.measures import (
 from penstock.store.port.node_store import NodeStore
 from penstock.store.port.ready_lists import (
     CONTROL_TOKEN,
+    RUNG,
     DueTimer,
     Entry,
     Fetch,
@@ -94,6 +95,7 @@ from penstock.store.port.watermarks import (
     Advance,
     Advanced,
     Advancing,
+    Listen,
     ReadFacts,
     ReadWatermark,
     TakeFacts,
@@ -106,6 +108,7 @@ __all__ = [
     "CONTROL_TOKEN",
     "LOAD_BYTES",
     "PAIR_NAMES_MAX",
+    "RUNG",
     "TABLES_KEPT",
     "Acknowledge",
     "Advance",
@@ -134,6 +137,7 @@ __all__ = [
     "FetchedShard",
     "Intend",
     "KeepTopologies",
+    "Listen",
     "Load",
     "Measure",
     "MintStart",

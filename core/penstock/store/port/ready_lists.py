@@ -11,6 +11,9 @@ from penstock.store.port.request import Request
 CONTROL_TOKEN = "!"  # noqa: S105 - not a secret
 """What a ready list carries beside shard names: the assignment changed, read it again."""
 
+RUNG = "~"
+"""What it carries when its task has listened for watermarks and there is news (`Listen`)."""
+
 
 @dataclass(frozen=True, slots=True)
 class WaitReady(Request[bool]):

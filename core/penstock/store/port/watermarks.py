@@ -37,6 +37,21 @@ class ReadWatermark(Request[Watermark]):
     keyed: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class Listen(Request[bool]):
+    """Have the ready list `ready` rung, once, when anything new is known of `producers` here: what one of
+    their shards told, or which shards there are. It has something then, but nothing that a fetch hands out.
+
+    False, and nothing is rung, where the stage's watermark is no longer `heard`, where timers that it has
+    passed wait for something else, and at a store that cannot do it. `keyed` as of `ReadWatermark`.
+    """
+
+    ready: str
+    heard: Watermark
+    producers: tuple[str, ...]
+    keyed: tuple[str, ...] = ()
+
+
 class Advancing(NamedTuple):
     """A shard that is to take its input's watermark, as its owner knows it."""
 

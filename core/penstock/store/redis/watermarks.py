@@ -9,6 +9,7 @@ from typing import Any
 from penstock.store.port import (
     Advance,
     Advanced,
+    Listen,
     ReadFacts,
     ReadWatermark,
     TakeFacts,
@@ -31,6 +32,8 @@ from penstock.store.redis.forms import (
 
 _FACT = struct.Struct("<dd")
 
+_LISTENS_SINCE = 10
+"""The protocol's version."""
 _FACTS_PER_COMMAND = 256
 """At about 8 microseconds each."""
 _OPERATORS_MAX, _FACTS_MAX = 4096, 65_536
@@ -40,12 +43,13 @@ _OPERATORS_MAX, _FACTS_MAX = 4096, 65_536
 class RedisWatermarks(RedisRole):
     """A part of `redis.calls`."""
 
-    writes = ("advance", "take_facts")
+    writes = ("advance", "listen", "take_facts")
     reads = ("read_watermark",)
 
     def forms(self) -> Mapping[type, CallForm | PartsForm]:
         return {
             ReadWatermark: CallForm(self._read_watermark, _read),
+            Listen: CallForm(self._listen, self._listens),
             Advance: CallForm(self._advance, _advanced),
             ToldOperators: CallForm(self._told_operators, names),
             ReadFacts: CallForm(self._read_facts, _facts),
@@ -54,6 +58,17 @@ class RedisWatermarks(RedisRole):
 
     def _read_watermark(self, call: ReadWatermark) -> Command:
         return (*self._heads["read_watermark"], *producer_names(call.producers, call.keyed))
+
+    def _listen(self, call: Listen) -> Command:
+        producers = producer_names(call.producers, call.keyed)
+        if self._version < _LISTENS_SINCE:
+            return (*self._heads["read_watermark"], *producers)
+        heard = call.heard
+        told = "" if heard.ms is None else heard.ms
+        return (*self._heads["listen"], call.ready, told, int(heard.is_idle), *producers)
+
+    def _listens(self, _: Listen, reply: Any) -> bool:
+        return self._version >= _LISTENS_SINCE and reply == 1
 
     def _advance(self, call: Advance) -> Command:
         shards = [part for shard in call.shards for part in shard]

@@ -97,7 +97,7 @@ local function fetch(keys, args)
       end
       -- a list names only what its task owns: a claim takes a shard off the list of its last owner
       local key = p .. 'shard:' .. name
-      local record = name ~= TOKEN and unpack_record(key, redis.call('HGET', key, 'h'))
+      local record = name ~= TOKEN and name ~= RUNG and unpack_record(key, redis.call('HGET', key, 'h'))
       if name == TOKEN then
         answer[1] = 1
       elseif record and record[READY] == LISTED then

@@ -7,6 +7,21 @@ local function read_watermark(keys, args)
   return {ms or '', is_idle and 1 or 0}
 end
 
+-- listen: a ready list is rung, once, when anything new is known of these producers.
+-- KEYS 1: prefix. ARGV: ready list; the watermark that its task has heard: ms or '', idle (0, 1); producer's operator,
+-- with a slash behind a keyed one, ... Answers 1; 0 where there is another watermark by now, or timers that it has passed
+-- wait for something else than news.
+local function listen(keys, args)
+  local p, list = keys[1], args[1]
+  local ms, is_idle = input_watermark(p, args, 4, #args)
+  if retracted(p) or ms ~= tonumber(args[2]) or is_idle ~= (args[3] == '1') then return 0 end
+  if ms and redis.call('ZRANGEBYSCORE', due_key(p, list), '-inf', ms - 1, 'LIMIT', 0, 1)[1] then return 0 end
+  unlogged()
+  for i = 4, #args do redis.call('SADD', listening_key(p, (string.gsub(args[i], '/$', ''))), list) end
+  logged()
+  return 1
+end
+
 -- advance: shards of which nothing waits take their input's watermark and tell it.
 -- KEYS 1: prefix. ARGV: number of producers, producer's operator, ...; shard, generation, epoch, ...
 -- Answers [ms or '', idle (0, 1), OK, BUSY, FENCED or UNKNOWN, ...].
@@ -41,5 +56,6 @@ local function take_facts(keys, args)
 end
 
 register('read_watermark', read_watermark, READS)
+register('listen', listen, WRITES)
 register('advance', advance, WRITES)
 register('take_facts', take_facts, WRITES)

@@ -1,6 +1,7 @@
 -- Names on ready lists: what a task waits for.
 
 local TOKEN = '!'
+local RUNG = '~' -- wakes a task that listens, and says no more
 
 -- Ready lists are not written to the append-only file: a start raises the generation, and the claims that this makes
 -- needful fill the lists anew. Whatever writes to one does so between these two calls.

@@ -12,6 +12,9 @@
 -- that moves takes its version along. Each start of a store has versions for itself, above all that earlier ones told:
 -- one that lost its last writes could else not be heard for long. So has each life of a shard, whose store may have been
 -- started less often than the one that was lost.
+--
+-- "listening:OPERATOR" has ready lists whose tasks wait for anything new about the operator's shards. They are rung once,
+-- and have to listen anew. Like ready lists it is not written to the append-only file.
 
 local FACT = '<dd'
 local VERSIONS_A_START = 2 ^ 32
@@ -21,6 +24,17 @@ local function waited_key(p, operator) return p .. 'waited:' .. operator end
 local function idle_key(p, operator) return p .. 'idle:' .. operator end
 local function strange_key(p, operator) return p .. 'strange:' .. operator end
 local function marks_key(p, shard) return p .. 'marks:' .. shard end
+local function listening_key(p, operator) return p .. 'listening:' .. operator end
+
+local function ring_listeners(p, operator)
+  local key = listening_key(p, operator)
+  local lists = redis.call('SMEMBERS', key)
+  if #lists == 0 then return end
+  unlogged()
+  redis.call('UNLINK', key)
+  logged()
+  for _, list in ipairs(lists) do append_names(p .. 'ready:' .. list, {RUNG}) end
+end
 
 -- Writes what is known of a shard.
 local function keep_fact(p, shard, version, value)
@@ -38,6 +52,7 @@ local function keep_fact(p, shard, version, value)
   end
   redis.call('ZADD', into, math.floor(value / 2), shard)
   redis.call('ZREM', from, shard)
+  ring_listeners(p, operator)
 end
 
 -- A fact that comes from elsewhere: counts when it is newer than what is known.
@@ -50,8 +65,10 @@ local function take_fact(p, shard, version, value)
   keep_fact(p, shard, version, value)
 end
 
--- A newer schedule of an operator may name shards of which something is known already.
+-- A newer schedule of an operator may name shards of which something is known already, and others than those that
+-- listeners have heard of.
 local function know_strangers(p, operator)
+  ring_listeners(p, operator)
   for _, shard in ipairs(redis.call('SMEMBERS', strange_key(p, operator))) do
     if redis.call('HEXISTS', p .. 'shards:' .. operator, shard) == 1 then
       redis.call('SREM', strange_key(p, operator), shard)
