@@ -47,9 +47,9 @@ from penstock_worker.stages.work import StageWork
 from penstock_worker.task.held_shards import RECLAIM_US
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.metrics import TaskMetrics
-from penstock_worker.task.next_fetch import WATERMARK_LOOK_US
 from penstock_worker.task.note import TaskNote
 from penstock_worker.task.noted_work import NotedStage
+from penstock_worker.task.watermark_watch import WATERMARK_LOOK_US
 
 if TYPE_CHECKING:
     from penstock_simulation.protocol.world import World
@@ -95,6 +95,7 @@ class HostedTask:
         self._world = world
         head = launch.stage.head
         self._is_source = not isinstance(head, Processor)
+        self._producers = head.producers if isinstance(head, Processor) else ()
         self._has_initial = isinstance(head, Processor) and head.initial is not None
         self._starts = self.link.node.starts
         self.wakes_us = 0
@@ -205,8 +206,10 @@ class HostedTask:
             return True
         if self._world.watermarks is None:
             self._check_timers(call.timeout_ms)
-        elif not self._is_source and call.timeout_ms * 1000 > WATERMARK_LOOK_US:
-            raise PromiseBroken(5, f"{self.name} does not look for its watermark")
+        elif call.timeout_ms * 1000 > WATERMARK_LOOK_US and not node.rings_at_news(
+            self.name, self._producers
+        ):
+            raise PromiseBroken(5, f"{self.name} does not look for its watermark, and nobody rings")
         self.wakes_us = wakes_us
         return False
 

@@ -156,6 +156,11 @@ class SimulatedNode:
         """Whether a task that blocks on this list would wake."""
         return bool(self._memory.topology(TOPOLOGY_UID).ready.get(ready))
 
+    def rings_at_news(self, ready: str, producers: Sequence[str]) -> bool:
+        """Whether a task that waits on this list is told of each of its producers' next watermarks."""
+        listening = self._memory.topology(TOPOLOGY_UID).listening
+        return all(ready in listening.get(operator, ()) for operator in producers)
+
     def looks(self, ready: str) -> Mapping[str, int]:
         """When the shards of a task with timers are to be looked at (milliseconds)."""
         return self._memory.topology(TOPOLOGY_UID).due.get(ready, {})
