@@ -19,6 +19,10 @@ bench-throughput-forms: setup-tests ## Bench: records per CPU-second of a count 
 bench-event-time: setup-tests ## Bench: timers, windows beside Spark's, what watermarks cost, the pandas form
 	@$(BENCH) bench.event_time
 
+.PHONY: bench-idle-wide
+bench-idle-wide: setup-tests ## Bench: what many tasks without work cost themselves and their store
+	@$(BENCH) bench.idle_wide
+
 .PHONY: bench-idle
 bench-idle: setup-tests ## Bench: what an idle worker costs in CPU and memory
 	@$(BENCH) bench.idle

@@ -37,7 +37,7 @@ from penstock_worker.spark.task_entry import Readers, assemble
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.loop import TaskLoop
 
-_INCARNATION = "u1/5/1"
+INCARNATION = "u1/5/1"
 
 
 class TurnedClock:
@@ -126,9 +126,9 @@ class TurnedNode:
     def task(self, operator: str, shards: Sequence[str], readers: Readers = open_reader) -> TaskLoop:
         """The one task of an operator; it claims its shards in its first turns."""
         ready = f"{operator}.ready"
-        self.store.call(SetTasks("w1", _INCARNATION, f"{operator}-w1", tuple((s, ready) for s in shards)))
+        self.store.call(SetTasks("w1", INCARNATION, f"{operator}-w1", tuple((s, ready) for s in shards)))
         launch = TaskLaunch(
-            "t", self.server.url, "w1", Owner(f"{operator}-w1", _INCARNATION, ready), 0,
+            "t", self.server.url, "w1", Owner(f"{operator}-w1", INCARNATION, ready), 0,
             self.plan.stage(operator), str(self.folder), False, Bounds(),
         )  # fmt: skip
         store = RedisStore(self.server.url, "t", Bounds())

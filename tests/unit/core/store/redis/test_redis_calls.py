@@ -9,8 +9,19 @@ import pytest
 
 from penstock.store.keys import Keys
 from penstock.store.limits import check_limits
-from penstock.store.port import Bounds, Commit, Fetch, Output, ReadOutbox, Request, StateWrite
+from penstock.store.port import (
+    Bounds,
+    Commit,
+    Fetch,
+    Listen,
+    Output,
+    ReadOutbox,
+    Request,
+    StateWrite,
+    Watermark,
+)
 from penstock.store.redis.calls import RedisCalls
+from penstock.store.redis.library import PREVIOUS_VERSION, PROTOCOL_VERSION
 
 BOUNDS = Bounds()
 
@@ -54,3 +65,19 @@ def test_an_entry_that_was_placed_at_no_time_that_anybody_can_count_is_not_read(
     assert waiting(b"5") == [[(1, 5, 1, b"payload")]]
     with pytest.raises(ValueError, match="when it was placed"):
         waiting(b"-1" + b"0" * 400)
+
+
+def test_a_store_of_the_version_before_rings_nobody_at_news_of_a_watermark() -> None:
+    """It has no such function. What it is asked instead does no harm."""
+    listen = Listen("b@w1", Watermark(5), ("a", "b"), ("b",))
+
+    def asked_and_heard(version: int, reply: Any) -> tuple[Any, Any]:
+        calls = RedisCalls(Keys("uid"), BOUNDS, version)
+        ((command, _),) = calls.encode([listen], [0])
+        return command, calls.decode([listen], [reply], [])
+
+    command, heard = asked_and_heard(PROTOCOL_VERSION, 1)
+    assert (command[1], heard) == (f"penstock_listen_{PROTOCOL_VERSION}".encode(), [True])
+    assert asked_and_heard(PROTOCOL_VERSION, 0)[1] == [False]
+    command, heard = asked_and_heard(PREVIOUS_VERSION, [5, 0])
+    assert (command[1], heard) == (f"penstock_read_watermark_{PREVIOUS_VERSION}".encode(), [False])
