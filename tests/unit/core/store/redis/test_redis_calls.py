@@ -74,7 +74,7 @@ def test_a_store_of_the_version_before_rings_nobody_at_news_of_a_watermark() -> 
     def asked_and_heard(version: int, reply: Any) -> tuple[Any, Any]:
         calls = RedisCalls(Keys("uid"), BOUNDS, version)
         ((command, _),) = calls.encode([listen], [0])
-        return command, calls.decode([listen], [reply], [])
+        return command, calls.decode([listen], reply, [])
 
     command, heard = asked_and_heard(PROTOCOL_VERSION, 1)
     assert (command[1], heard) == (f"penstock_listen_{PROTOCOL_VERSION}".encode(), [True])
