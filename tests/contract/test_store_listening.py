@@ -12,6 +12,7 @@ from penstock.store.port import (
     TakeFacts,
     TimerWrite,
     WaitReady,
+    Wake,
     Watermark,
     WatermarkFact,
 )
@@ -32,9 +33,9 @@ def is_rung(scene: Scene, ready: str = READY) -> bool:
     return scene.store.call(WaitReady(ready, 1))
 
 
-def fetched(scene: Scene) -> list[str]:
+def fetched(scene: Scene, *, rung: bool = False) -> list[str]:
     answer = scene.fetch(READY, timers_max=100, producers=("src",))
-    assert not answer.control
+    assert (answer.control, answer.rung) == (False, rung)
     return [one.shard for one in answer.shards]
 
 
@@ -54,7 +55,7 @@ def listening(scene: Scene) -> Scene:
 def test_what_a_producer_tells_rings_once(listening: Scene) -> None:
     listening.commit("src/0", watermark=at(60))
     assert is_rung(listening)
-    assert fetched(listening) == []
+    assert fetched(listening, rung=True) == []
     assert not is_rung(listening)
     listening.commit("src/0", watermark=at(70))
     assert not is_rung(listening), "nobody listens any more"
@@ -77,7 +78,7 @@ def test_what_another_store_told_rings(listening: Scene) -> None:
     fact = WatermarkFact("src/1", 1 << 60, at(80))
     assert listening.store.call(TakeFacts("src", (fact,))) is Answer.OK
     assert is_rung(listening)
-    assert fetched(listening) == []
+    assert fetched(listening, rung=True) == []
     assert listens(listening, at(50))
     assert listening.store.call(TakeFacts("src", (fact,))) is Answer.OK
     assert not is_rung(listening), "a fact that is known already is no news"
@@ -105,14 +106,14 @@ def test_of_several_producers_each_rings(scene: Scene) -> None:
         assert listens(scene, at(None), "src", "end")
         scene.commit(shard, watermark=at(60))
         assert is_rung(scene)
-        assert fetched(scene) == []
+        assert fetched(scene, rung=True) == []
 
 
 def test_news_that_came_before_are_told_at_once(listening: Scene) -> None:
     """So nothing is missed between a fetch and this."""
     listening.commit("src/0", watermark=at(60))
     listening.commit("src/1", watermark=at(60))
-    assert fetched(listening) == []
+    assert fetched(listening, rung=True) == []
     for heard in (at(50), at(None), at(60, idle=True)):
         assert not listens(listening, heard)
     assert listens(listening, at(60))
@@ -143,3 +144,13 @@ def test_timers_that_wait_for_something_else_are_looked_after(scene: Scene) -> N
 def test_nobody_listens_to_a_topology_that_is_gone(listening: Scene) -> None:
     listening.store.call(Retract())
     assert not listens(listening, at(50))
+
+
+def test_a_ring_and_a_control_token_are_told_apart(listening: Scene) -> None:
+    listening.commit("src/0", watermark=at(60))
+    listening.store.call(Wake(READY))
+    answer = listening.fetch(READY, timers_max=100, producers=("src",))
+    assert (answer.control, answer.rung) == (True, True)
+    listening.store.call(Wake(READY))
+    answer = listening.fetch(READY, timers_max=100, producers=("src",))
+    assert (answer.control, answer.rung) == (True, False)

@@ -160,7 +160,7 @@ class TaskLoop:
             work.extend(self._due_again(work))
             if self._unasked is not None and self._unasked.wait_us() <= 0:
                 self._work_unasked(self._unasked, {one.shard for one in work})
-            self._watch.fetched(fetched.watermark, self._clock.monotonic_us())
+            self._watch.fetched(fetched, self._clock.monotonic_us())
             self._advance(fetched)
             if work:
                 self._watch.look_on(self._clock.monotonic_us())

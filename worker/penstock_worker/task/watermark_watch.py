@@ -9,7 +9,7 @@ for. Pure. Neighbour: `task.loop` tells of what came and carries the call out.
 from __future__ import annotations
 
 from penstock.dataflow.plan import Processor
-from penstock.store.port import Listen, Watermark
+from penstock.store.port import Fetched, Listen, Watermark
 from penstock_worker.task.launch import TaskLaunch
 
 WATERMARK_LOOK_US = 20_000
@@ -35,9 +35,11 @@ class WatermarkWatch:
         self._is_listening = False
         self._calm_at_us = now_us + CALM_US
 
-    def fetched(self, watermark: Watermark | None, now_us: int) -> None:
-        """A fetch told how far the stage is."""
-        if watermark is not None and watermark != self._heard:
+    def fetched(self, fetched: Fetched, now_us: int) -> None:
+        """A fetch told how far the stage is. One that took the ring off the list has heard it for the task,
+        whose wait may have ended before."""
+        watermark = self._heard if fetched.watermark is None else fetched.watermark
+        if fetched.rung or watermark != self._heard:
             self._heard = watermark
             self.look_on(now_us)
 

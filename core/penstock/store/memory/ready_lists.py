@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import replace
 
 from penstock.store.memory.node import Readiness, ShardRecord
 from penstock.store.memory.telling import MemoryTelling
@@ -47,7 +48,7 @@ class MemoryReadyLists(MemoryTelling):
         control = call.shards_max == 0 and CONTROL_TOKEN in names
         if control:
             names.remove(CONTROL_TOKEN)
-        used_bytes = 0
+        used_bytes, rung = 0, False
         taken: list[FetchedShard] = []
         while names and len(taken) < call.shards_max and (not taken or used_bytes < call.bytes_max):
             name = names.popleft()
@@ -55,6 +56,7 @@ class MemoryReadyLists(MemoryTelling):
                 control = True
                 continue
             if name == RUNG:
+                rung = True
                 continue
             record = data.shards[name]
             if record.is_away:
@@ -68,7 +70,10 @@ class MemoryReadyLists(MemoryTelling):
             record.readiness = Readiness.TAKEN if entries or record.source else Readiness.IDLE
             placed = record.placed if call.producers else 0
             taken.append(FetchedShard(name, record.epoch, record.offset, entries, placed=placed))
-        return self._hand_out_due(call, taken, control) if call.timers_max else Fetched(tuple(taken), control)
+        if not call.timers_max:
+            return Fetched(tuple(taken), control)
+        fetched = self._hand_out_due(call, taken, control)
+        return replace(fetched, rung=True) if rung and call.producers else fetched
 
     def _hand_out_due(self, call: Fetch, taken: list[FetchedShard], control: bool) -> Fetched:
         """The timers that are due of the shards that were taken, then those of others of the list."""

@@ -74,7 +74,7 @@ class Fetched:
 
     `next_due_ms`, where timers were asked for, says when to fetch again: when the next timer of the list's
     shards is due, at `now_ms` where more is due than was handed out; None for never. By event time it is 0
-    or None, and `watermark` is the stage's.
+    or None, and `watermark` is the stage's; `rung`: the list was, at news of a watermark (`Listen`).
     """
 
     shards: tuple[FetchedShard, ...]
@@ -82,6 +82,7 @@ class Fetched:
     full: bool = False
     next_due_ms: int | None = None
     watermark: Watermark | None = None
+    rung: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,7 +65,9 @@ def _by_event_time(reply: list[Any]) -> Fetched:
         )
     ]
     again = None if again_ms < 0 else again_ms
-    return Fetched(tuple(shards), control == 1, next_due_ms=again, watermark=told)
+    return Fetched(
+        tuple(shards), bool(control & 1), next_due_ms=again, watermark=told, rung=bool(control & 2)
+    )
 
 
 def _entries(entries: list[Any]) -> tuple[Entry, ...]:

@@ -72,12 +72,12 @@ end
 -- operators that feed the stage, where it goes by event time.
 -- Answers [control (0, 1), shard, epoch, offset, [[id, [placed (us), payload]], ...], ...], and with timers
 -- [[control, when to fetch again (ms) or -1], shard, epoch, offset, entries, [name, due (ms), ...], ...]; by event time
--- [[control, again, watermark (ms) or '', idle (0, 1)], shard, epoch, offset, entries, timers, last number placed, ...].
+-- [[control, and 2 more where the list was rung, again, watermark (ms) or '', idle (0, 1)], shard, epoch, offset, entries, timers, last number placed, ...].
 local function fetch(keys, args)
   local p, bytes_max, shards_max = keys[1], tonumber(args[2]), tonumber(args[3])
   local bounds = {struct.unpack(BOUNDS, args[4])}
   local list = p .. 'ready:' .. args[1]
-  local answer, used, taken, entries_left = {0}, 0, 0, READ_ENTRIES
+  local answer, used, taken, entries_left, rung = {0}, 0, 0, READ_ENTRIES, 0
   local watermarks = args[7] and {}
   if shards_max == 0 and redis.call('LINDEX', list, 0) == TOKEN then
     take_name(list, TOKEN)
@@ -100,6 +100,8 @@ local function fetch(keys, args)
       local record = name ~= TOKEN and name ~= RUNG and unpack_record(key, redis.call('HGET', key, 'h'))
       if name == TOKEN then
         answer[1] = 1
+      elseif name == RUNG then
+        rung = 2
       elseif record and record[READY] == LISTED then
         local held = over_bound(record, bounds)
         if record[STATUS] > ACTIVE or held then
@@ -137,7 +139,10 @@ local function fetch(keys, args)
     end
     local again_ms = hand_out_due(p, args[1], bounds, answer, shards_max - taken, by, tonumber(args[6]))
     answer[1] = {answer[1], again_ms or -1}
-    if watermarks then answer[1][3], answer[1][4] = watermark_ms or '', is_idle and 1 or 0 end
+    if watermarks then
+      answer[1][1] = answer[1][1] + rung
+      answer[1][3], answer[1][4] = watermark_ms or '', is_idle and 1 or 0
+    end
   end
   return answer
 end
