@@ -97,7 +97,7 @@ class TaskLoop:
         self._is_source = not isinstance(launch.stage.head, Processor)
         self._pressure = StorePressure(launch.name, source=self._is_source)
         self._next_fetch = NextFetch(launch, clock, self._pressure, store.call)
-        self._watch = WatermarkWatch(launch)
+        self._watch = WatermarkWatch(launch, clock)
         self._advances = Advances(launch)
         self._resting = RestingShards()
         self._held = HeldShards(
@@ -160,10 +160,10 @@ class TaskLoop:
             work.extend(self._due_again(work))
             if self._unasked is not None and self._unasked.wait_us() <= 0:
                 self._work_unasked(self._unasked, {one.shard for one in work})
-            self._watch.fetched(fetched, self._clock.monotonic_us())
+            self._watch.fetched(fetched)
             self._advance(fetched)
             if work:
-                self._watch.look_on(self._clock.monotonic_us())
+                self._watch.look_on()
                 fetched = self._work_through(work)
             elif has_more:
                 fetched = self._exchange()
@@ -436,15 +436,14 @@ class TaskLoop:
             return False
         is_woken = self._waiter.call(WaitReady(self._launch.owner.ready, -(-wait_us // 1000)))
         if is_woken:
-            self._watch.look_on(self._clock.monotonic_us())
+            self._watch.look_on()
         return is_woken
 
     def _listen(self, wait_us: int) -> int:
         """Have news of the watermark rung for, where nothing has come for a while; answers how long to wait
         for them, at most `wait_us`."""
-        now_us = self._clock.monotonic_us()
-        if self._held.is_named and not self._halted and (call := self._watch.due(now_us)) is not None:
-            self._watch.answered(now_us, is_listening=self._store.call(call))
+        if self._held.is_named and not self._halted and (call := self._watch.due()) is not None:
+            self._watch.answered(is_listening=self._store.call(call))
         return self._watch.wait_us(wait_us)
 
     # --- ownership --------------------------------------------------------------------------
@@ -462,7 +461,7 @@ class TaskLoop:
 
     def _adopted(self, owned: OwnedShard) -> None:
         self._metrics.adopted(owned, self._clock.now_us())
-        self._watch.look_on(self._clock.monotonic_us())
+        self._watch.look_on()
         try:
             number = owned.number
             self._outputs.catch_up(owned, self._store)
@@ -490,7 +489,7 @@ class TaskLoop:
     def _drop_all(self) -> None:
         self._held.drop_all()
         self._next_fetch.forget()
-        self._watch.look_on(self._clock.monotonic_us())
+        self._watch.look_on()
         self._tellings.forget()
 
     def _failed(self, owned: OwnedShard, message: str) -> None:
