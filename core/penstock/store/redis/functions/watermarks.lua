@@ -17,7 +17,7 @@ local function listen(keys, args)
   if retracted(p) or ms ~= tonumber(args[2]) or is_idle ~= (args[3] == '1') then return 0 end
   if ms and redis.call('ZRANGEBYSCORE', due_key(p, list), '-inf', ms - 1, 'LIMIT', 0, 1)[1] then return 0 end
   unlogged()
-  for i = 4, #args do redis.call('SADD', listening_key(p, (string.gsub(args[i], '/$', ''))), list) end
+  for i = 4, #args do redis.call('SADD', operators_key(p, 'listening', (string.gsub(args[i], '/$', ''))), list) end
   logged()
   return 1
 end

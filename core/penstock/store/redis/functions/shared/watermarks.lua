@@ -20,14 +20,12 @@ local FACT = '<dd'
 local VERSIONS_A_START = 2 ^ 32
 
 local function facts_key(p, operator) return p .. 'facts:' .. operator end
-local function waited_key(p, operator) return p .. 'waited:' .. operator end
-local function idle_key(p, operator) return p .. 'idle:' .. operator end
-local function strange_key(p, operator) return p .. 'strange:' .. operator end
+-- The key of one of an operator's sets, as named above.
+local function operators_key(p, set, operator) return p .. set .. ':' .. operator end
 local function marks_key(p, shard) return p .. 'marks:' .. shard end
-local function listening_key(p, operator) return p .. 'listening:' .. operator end
 
 local function ring_listeners(p, operator)
-  local key = listening_key(p, operator)
+  local key = operators_key(p, 'listening', operator)
   local lists = redis.call('SMEMBERS', key)
   if #lists == 0 then return end
   unlogged()
@@ -40,14 +38,14 @@ end
 local function keep_fact(p, shard, version, value)
   local operator = operator_of(shard)
   local is_idle = value % 2 == 1
-  local into, from = waited_key(p, operator), idle_key(p, operator)
+  local into, from = operators_key(p, 'waited', operator), operators_key(p, 'idle', operator)
   if is_idle then into, from = from, into end
   local is_new = redis.call('HSET', facts_key(p, operator), shard, struct.pack(FACT, version, value))
   if is_new == 1 then
     redis.call('SADD', p .. 'telling', operator)
     redis.call('SADD', TOPOLOGIES, uid_of(p))
     if redis.call('HEXISTS', p .. 'shards:' .. operator, shard) == 0 then
-      redis.call('SADD', strange_key(p, operator), shard)
+      redis.call('SADD', operators_key(p, 'strange', operator), shard)
     end
   end
   redis.call('ZADD', into, math.floor(value / 2), shard)
@@ -69,9 +67,9 @@ end
 -- listeners have heard of.
 local function know_strangers(p, operator)
   ring_listeners(p, operator)
-  for _, shard in ipairs(redis.call('SMEMBERS', strange_key(p, operator))) do
+  for _, shard in ipairs(redis.call('SMEMBERS', operators_key(p, 'strange', operator))) do
     if redis.call('HEXISTS', p .. 'shards:' .. operator, shard) == 1 then
-      redis.call('SREM', strange_key(p, operator), shard)
+      redis.call('SREM', operators_key(p, 'strange', operator), shard)
     end
   end
 end
@@ -156,10 +154,10 @@ local function input_watermark(p, args, first, last)
   for i = first, last do
     local operator, is_keyed = args[i], false
     if string.sub(operator, -1) == '/' then operator, is_keyed = string.sub(operator, 1, -2), true end
-    local waited, idle = waited_key(p, operator), idle_key(p, operator)
+    local waited, idle = operators_key(p, 'waited', operator), operators_key(p, 'idle', operator)
     local shards = redis.call('HLEN', p .. 'shards:' .. operator)
     local known = redis.call('ZCARD', waited) + redis.call('ZCARD', idle)
-    if known > 0 then known = known - redis.call('SCARD', strange_key(p, operator)) end
+    if known > 0 then known = known - redis.call('SCARD', operators_key(p, 'strange', operator)) end
     if shards == 0 or known < shards then return nil, false end
     local slowest = redis.call('ZRANGE', waited, 0, 0, 'WITHSCORES')[2]
     if slowest then
