@@ -42,6 +42,8 @@ _STOP_S = 60.0
 _DRAIN_S = 240.0
 _LOOSE_PROCESSES_S = 30.0
 _SETTLED_S = 3.0
+_TOLD_S = 30.0
+"""By then every task has told its ready list, however busy the machine is."""
 _SHOWN = 4
 
 
@@ -360,14 +362,17 @@ class Scene:
         time.sleep(_SETTLED_S)
         if self._memory is not None and self._memory[0] == self._run.pid:
             self._out.left += self._memory[1].growth(self._used())
+        end_s = time.monotonic() + _TOLD_S
+        while (left := self._lists_of_nobody()) and time.monotonic() < end_s:
+            time.sleep(_LOOK_S)
+        self._out.left += [f"keys: ready list {name} of a task that is dead" for name in left]
+
+    def _lists_of_nobody(self) -> list[str]:
+        """Ready lists that no living task has told."""
         self._view = store_view.view(self._run, self._topology)
         living = pids(self._folder)
         ready = {name for pid, name in self._view.ready.items() if pid in living}
-        self._out.left += [
-            f"keys: ready list {name} of a task that is dead"
-            for name in store_view.ready_lists(self._run)
-            if name not in ready
-        ]
+        return [name for name in store_view.ready_lists(self._run) if name not in ready]
 
     def _wait_gone(self, seconds: float) -> list[Found]:
         """The processes that are still there after `seconds`."""
