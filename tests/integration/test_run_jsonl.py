@@ -10,7 +10,7 @@ import pytest
 
 from clocks.eventually import eventually
 from processes.live_processes import kill_tree
-from processes.run_harness import Run, read_rows
+from processes.run_harness import Run, read_rows, rows_so_far
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(300)]
 
@@ -66,7 +66,7 @@ def test_a_killed_worker_reads_on_and_writes_no_row_twice(
     tmp_path: Path, orders: list[dict[str, object]], runs: list[Run]
 ) -> None:
     run = started(tmp_path, runs)
-    eventually(lambda: sum(1 for _ in read_rows(tmp_path / "out")) > 100, "some rows")
+    eventually(lambda: rows_so_far(tmp_path / "out") > 100, "some rows")
     kill_tree(run.ready_worker("w0").pid)
     assert run.finish() == 0, run.output
     assert run.summary["restarts"] == {"w0": 1}

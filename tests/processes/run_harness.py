@@ -48,9 +48,15 @@ def write_texts(folder: Path, *, seed: int, files: int, lines: int) -> Counter[s
 
 
 def read_rows(folder: Path) -> Iterator[dict[str, object]]:
+    """What is in the files of a sink that nobody writes to: each of their lines is whole."""
     for path in sorted(folder.rglob("*.jsonl")):
         for line in path.read_text(encoding="utf-8").splitlines():
             yield json.loads(line)
+
+
+def rows_so_far(folder: Path) -> int:
+    """How many rows a sink's files have while a run writes, which may be in the midst of a line."""
+    return sum(path.read_bytes().count(b"\n") for path in folder.rglob("*.jsonl"))
 
 
 def assert_counted_exactly_once(folder: Path, expected: Counter[str]) -> None:
