@@ -23,6 +23,10 @@ bench-event-time: setup-tests ## Bench: timers, windows beside Spark's, what wat
 bench-idle-wide: setup-tests ## Bench: what many tasks without work cost themselves and their store
 	@$(BENCH) bench.idle_wide
 
+.PHONY: bench-state-size
+bench-state-size: setup-tests ## Bench: how many bytes of its store the state of a key takes
+	@$(BENCH) bench.state_size
+
 .PHONY: bench-idle
 bench-idle: setup-tests ## Bench: what an idle worker costs in CPU and memory
 	@$(BENCH) bench.idle
