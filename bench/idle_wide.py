@@ -20,7 +20,7 @@ from typing import Any
 from bench import machine
 from bench.locality.topology import rows_schema
 from bench.screen import Screen, scratch, show
-from bench.turned_tasks import INCARNATION, TurnedClock, TurnedNode
+from bench.turned_tasks import TurnedClock, TurnedNode
 from rich.table import Table
 
 from penstock.connectors.zipf import ZipfSource
@@ -35,19 +35,8 @@ from penstock.dataflow.plan import (
     Stage,
     Tasks,
 )
-from penstock.store.port import (
-    Bounds,
-    NodeStore,
-    Owner,
-    Request,
-    SetTasks,
-    TakeFacts,
-    WaitReady,
-    Watermark,
-    WatermarkFact,
-)
+from penstock.store.port import NodeStore, Request, TakeFacts, WaitReady, Watermark, WatermarkFact
 from penstock_worker.spark.task_entry import assemble
-from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.loop import TaskLoop
 
 OPERATORS = 20
@@ -136,7 +125,6 @@ class _Tasks:
         self.node = TurnedNode(folder, plan(time_mode), PORT, BEGAN_US)
         self.clock = _ToldClock(BEGAN_US)
         self.asked: Counter[str] = Counter()
-        store = self.node.store
         self.node.publish(SOURCE, [f"{SOURCE}/0"], source=True)
         for stage in self.node.plan.stages[1:]:
             self.node.publish(stage.operator, _shards(stage), source=False)
@@ -146,14 +134,12 @@ class _Tasks:
         for stage in self.node.plan.stages[1:]:
             lists = [f"{stage.operator}.{number}" for number in range(stage.tasks.initial)]
             shards = _shards(stage)
-            mapping = tuple((shard, lists[at % len(lists)]) for at, shard in enumerate(shards))
-            store.call(SetTasks("w1", INCARNATION, f"{stage.operator}-w1", mapping))
+            self.node.name_tasks(
+                stage.operator, {shard: lists[at % len(lists)] for at, shard in enumerate(shards)}
+            )
             for number, ready in enumerate(lists):
-                owner = Owner(f"{stage.operator}-w1", INCARNATION, ready)
-                launch = TaskLaunch(
-                    "t", self.node.server.url, "w1", owner, number, stage, str(folder), False, Bounds()
-                )
-                line = _Line(store, self.asked, self.clock.now_us)
+                launch = self.node.launch(stage.operator, ready, number)
+                line = _Line(self.node.store, self.asked, self.clock.now_us)
                 heapq.heappush(self._due, (BEGAN_US, len(self._tasks)))
                 self._tasks.append((assemble(launch, line, line, self.clock), line))
 

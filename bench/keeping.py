@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import Any
 
@@ -27,9 +28,9 @@ class _Keeping(StatefulProcessor):  # type: ignore[misc]  # pyspark carries no t
             self.keep()
         yield from ()
 
+    @abstractmethod
     def keep(self) -> None:
         """What is kept of the key."""
-        raise NotImplementedError
 
     def close(self) -> None:
         """Nothing is held open."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import atexit
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -37,7 +37,7 @@ from penstock_worker.spark.task_entry import Readers, assemble
 from penstock_worker.task.launch import TaskLaunch
 from penstock_worker.task.loop import TaskLoop
 
-INCARNATION = "u1/5/1"
+_INCARNATION = "u1/5/1"
 
 
 class TurnedClock:
@@ -126,14 +126,23 @@ class TurnedNode:
     def task(self, operator: str, shards: Sequence[str], readers: Readers = open_reader) -> TaskLoop:
         """The one task of an operator; it claims its shards in its first turns."""
         ready = f"{operator}.ready"
-        self.store.call(SetTasks("w1", INCARNATION, f"{operator}-w1", tuple((s, ready) for s in shards)))
-        launch = TaskLaunch(
-            "t", self.server.url, "w1", Owner(f"{operator}-w1", INCARNATION, ready), 0,
-            self.plan.stage(operator), str(self.folder), False, Bounds(),
-        )  # fmt: skip
+        self.name_tasks(operator, dict.fromkeys(shards, ready))
+        launch = self.launch(operator, ready)
         store = RedisStore(self.server.url, "t", Bounds())
         waiter: Any = Unwaiting(RedisStore(self.server.url, "t", Bounds()))
         return assemble(launch, store, waiter, self.clock, readers=readers)
+
+    def name_tasks(self, operator: str, lists: Mapping[str, str]) -> None:
+        """Shard -> ready list: whose task claims it."""
+        self.store.call(SetTasks("w1", _INCARNATION, f"{operator}-w1", tuple(lists.items())))
+
+    def launch(self, operator: str, ready: str, number: int = 0) -> TaskLaunch:
+        """What the operator's task with this ready list is begun with."""
+        owner = Owner(f"{operator}-w1", _INCARNATION, ready)
+        return TaskLaunch(
+            "t", self.server.url, "w1", owner, number,
+            self.plan.stage(operator), str(self.folder), False, Bounds(),
+        )  # fmt: skip
 
     def store_us(self) -> int:
         """CPU time of the store so far."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +71,6 @@ class _Counted(Between):
     def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
         self._see(calls)
         return self._store.pipeline(calls)
-
-    def post(self, calls: Sequence[Request[Any]]) -> Callable[[], list[Any]]:
-        answers = self.pipeline(calls)
-        return lambda: answers
 
     def _see(self, calls: Sequence[Request[Any]]) -> None:
         if self.is_away:

@@ -72,7 +72,8 @@ end
 -- operators that feed the stage, where it goes by event time.
 -- Answers [control (0, 1), shard, epoch, offset, [[id, [placed (us), payload]], ...], ...], and with timers
 -- [[control, when to fetch again (ms) or -1], shard, epoch, offset, entries, [name, due (ms), ...], ...]; by event time
--- [[control, and 2 more where the list was rung, again, watermark (ms) or '', idle (0, 1)], shard, epoch, offset, entries, timers, last number placed, ...].
+-- [[control, and 2 more where the list was rung, again, watermark (ms) or '', idle (0, 1)], shard, epoch, offset,
+-- entries, timers, last number placed, ...].
 local function fetch(keys, args)
   local p, bytes_max, shards_max = keys[1], tonumber(args[2]), tonumber(args[3])
   local bounds = {struct.unpack(BOUNDS, args[4])}
