@@ -3,7 +3,9 @@
 Four figures, on the kind cluster of the end-to-end tests:
 
 - patch to commit: from the patch of a Schedule that gives a shard to a worker on the other node (its home
-  moves with it) until that worker's first commit to it. There is no operator meanwhile: the patches are ours.
+  moves with it) until that worker's first commit to it, of a topology whose state outlives processes, and of
+  one whose state outlives the machine: each write is on its node's disk before it is answered. There is no
+  operator meanwhile: the patches are ours.
 - apply to output, cold: from `kubectl apply` of a Topology to the first row in its sink.
 - apply to output, warm: from `kubectl apply` that asks for one more worker, with a spare one there, to the
   first commit of that worker.
@@ -15,7 +17,7 @@ from __future__ import annotations
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,6 +38,7 @@ from e2e.harness.watching import NotReached, wait_until
 NAMESPACE = "penstock-bench"
 SHARDS = 4
 RECORDS_PER_SECOND = 400
+DURABILITIES = ("Process", "Disk")
 TOPOLOGIES = 50
 SECONDS = 30.0
 MIB = 1 << 20
@@ -77,12 +80,10 @@ def warm_start(cluster: Cluster, installation: Installation, shared: SharedFolde
             return watch.answer()["committed"] - began_s
 
 
-def counting(cluster: Cluster, shared: SharedFolder, name: str) -> Running:
+def counting(cluster: Cluster, shared: SharedFolder, name: str, durability: str = "Process") -> Running:
     """The zipf calculator with even keys and no work: each shard has a record every few milliseconds."""
-    manifest = share(
-        sized(example("zipf-calculator"), name, Sizes(task_cpu="250m", cores_min="1", cores_max="2")),
-        ("out", "/app/out"),
-    )
+    sizes = Sizes(task_cpu="250m", cores_min="1", cores_max="2", durability=durability)
+    manifest = share(sized(example("zipf-calculator"), name, sizes), ("out", "/app/out"))
     spec = manifest["spec"]
     spec["code"] = {"configMap": "bench-code"}
     generator, calculator, totals = spec["operators"]
@@ -110,9 +111,10 @@ def topology(cluster: Cluster, running: Running) -> Iterator[Running]:
 
 
 def moves_between_nodes(
-    cluster: Cluster, installation: Installation, shared: SharedFolder, screen: Screen
+    cluster: Cluster, installation: Installation, shared: SharedFolder, screen: Screen, durability: str
 ) -> list[schedule_moves.Stages]:
-    with topology(cluster, counting(cluster, shared, "moved")) as running:
+    made = counting(cluster, shared, f"moved-{durability.lower()}", durability)
+    with topology(cluster, made) as running:
         screen.tell("starting")
         running.wait_workers(2)
         running.wait_rows(seconds=START_S)
@@ -204,13 +206,24 @@ def build_idle_worker(cluster: Cluster) -> None:
     cluster.environment.run(str(ROOT / "e2e/cluster/load_images.sh"), IDLE_WORKER, seconds=300)
 
 
+def stage_rows(until_ms: Mapping[str, Mapping[str, float]]) -> list[tuple[str, str, str]]:
+    return [
+        (
+            f"  until {stage}: p50, p99, the slowest tenth's p50",
+            " ".join(f"{ms:.0f}" for ms in its_ms.values()),
+            "",
+        )
+        for stage, its_ms in until_ms.items()
+    ]
+
+
 # --- all of it -----------------------------------------------------------------------------------------
 
 
 def main() -> None:
     """Measure, show, and print the result as the last line."""
     seconds = seconds_per_figure(SECONDS)
-    screen = Screen(5)
+    screen = Screen(6)
     cluster = Cluster.found(NAMESPACE)
     installation = Installation(cluster)
     with screen.step("installing"):
@@ -234,10 +247,12 @@ def main() -> None:
             cold_s = cold_start(cluster, shared)
             warm_s = warm_start(cluster, installation, shared)
             screen.note(f"cold {cold_s:.1f} s, warm {warm_s:.1f} s")
-        with screen.step("from patch to commit"):
-            moves = moves_between_nodes(cluster, installation, shared, screen)
-            until_ms = schedule_moves.until_ms(moves)
-            screen.note("moves, in ms: " + " ".join(f"{stages['committed']:.0f}" for stages in moves))
+        until_ms = {}
+        for durability in DURABILITIES:
+            with screen.step(f"from patch to commit, durability {durability}"):
+                moves = moves_between_nodes(cluster, installation, shared, screen, durability)
+                until_ms[durability] = schedule_moves.until_ms(moves)
+                screen.note("moves, in ms: " + " ".join(f"{stages['committed']:.0f}" for stages in moves))
         many = screen.step(f"operator and agents with {TOPOLOGIES} topologies")
         with many, many_topologies(cluster, screen):
             time.sleep(SETTLE_S)
@@ -245,11 +260,13 @@ def main() -> None:
     finally:
         installation.uninstall()
         shared.forget(cluster)
-    commit_ms = until_ms["committed"]
+    commit_ms, on_disk_ms = (until_ms[durability]["committed"] for durability in DURABILITIES)
     result = {
         "bench": "schedule",
         "patch_to_commit_ms": {name: commit_ms[name] for name in ("p50", "p99")},
-        "patch_until_ms": until_ms,
+        "patch_to_commit_on_disk_ms": {name: on_disk_ms[name] for name in ("p50", "p99")},
+        "patch_until_ms": until_ms["Process"],
+        "patch_until_on_disk_ms": until_ms["Disk"],
         "apply_to_output_s": {"warm": round(warm_s, 2), "cold": round(cold_s, 2)},
         "operator_mib": round(busy[0].memory_mib, 1),
         "agent_mib": round(busy[1].memory_mib, 1),
@@ -268,14 +285,9 @@ def main() -> None:
     for row in (
         ("patch of a Schedule to the new owner's first commit, p50", f"{commit_ms['p50']:.0f} ms", "50 ms"),
         ("the same, p99", f"{commit_ms['p99']:.0f} ms", "200 ms"),
-        *(
-            (
-                f"  until {stage}: p50, p99, the slowest tenth's p50",
-                " ".join(f"{ms:.0f}" for ms in its_ms.values()),
-                "",
-            )
-            for stage, its_ms in until_ms.items()
-        ),
+        *stage_rows(until_ms["Process"]),
+        ("with durability Disk: p50, p99", f"{on_disk_ms['p50']:.0f} ms, {on_disk_ms['p99']:.0f} ms", ""),
+        *stage_rows(until_ms["Disk"]),
         ("apply to the first output, cold", f"{cold_s:.1f} s", "15 s"),
         ("apply to a spare worker's first commit", f"{warm_s:.1f} s", ""),
         ("operator, idle", f"{idle[0].memory_mib:.0f} MiB, {idle[0].cpu_percent:.1f}% of a core", ""),
