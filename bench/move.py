@@ -55,7 +55,7 @@ CONTROL_S = 6.0
 SETTLE_S = 0.25
 """After a shard's first commit at its new place, before the next move."""
 TASK_SETTLE_S = 0.6
-MOVE_S_MAX = 60.0
+MOVE_S_MAX = 240.0
 WAITING_MAX = 50
 """Entries that may wait while nothing is held up."""
 WARMUP_S = 4.0
