@@ -21,7 +21,7 @@ from penstock.dataflow.routing_table import decode_table
 
 TABLE_S = 240.0
 """10 000 rows of those that are counted, and counts that come every ten seconds."""
-MEETS_S = 120.0
+MEETS_S = 240.0
 BACK_S = 240.0
 """Workers of the edited topology one after the other, then the last tables."""
 CODE = "correlated-code"
