@@ -9,7 +9,7 @@ from e2e.harness.topologies import Sizes, WordCount
 from e2e.harness.watching import Object, wait_until
 
 EDIT_S = 60
-ROLL_S = 150
+ROLL_S = 300
 IDLE_S = 180
 """An operator is idle after a minute."""
 

@@ -13,7 +13,7 @@ from e2e.harness.zipf_calculator import ZipfCalculator
 
 RECORDS = 6000
 PER_SECOND = 400
-ROLL_S = 150
+ROLL_S = 300
 
 
 def paced(records: int) -> dict[str, object]:
