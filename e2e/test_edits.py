@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from e2e.harness.cluster import restarts
+from e2e.harness.cluster import restarts, uids
 from e2e.harness.topologies import Sizes, WordCount
 from e2e.harness.watching import Object, wait_until
 
 EDIT_S = 60
-ROLL_S = 300
 IDLE_S = 180
 """An operator is idle after a minute."""
-
-
-def uids(pods: list[Object]) -> set[str]:
-    return {str(pod["metadata"]["uid"]) for pod in pods}
 
 
 def tasks_ready(topology: Object) -> int:
@@ -106,18 +101,12 @@ def test_a_paused_topology_holds_and_goes_on_exactly_also_when_an_operator_gave_
 def test_other_pod_settings_roll_the_workers_one_by_one(word_count: Callable[..., WordCount]) -> None:
     counting = word_count("rolled", lines=200)
     with counting.held_open():
-        before = uids(counting.wait_workers(2))
+        before = counting.wait_workers(2)
         counting.wait_rows()
 
         pod = counting.manifest["spec"]["pod"] | {"env": [{"name": "GREETING", "value": "hello"}]}
         counting.edit({"pod": pod})
-        rolled = counting.cluster.wait_all(
-            "pods",
-            counting.worker_selector,
-            "two new workers, and no old one",
-            lambda pods: len(pods) == 2 and not uids(pods) & before,
-            ROLL_S,
-        )
+        rolled = counting.wait_rolled(before)
     assert all(
         {"name": "GREETING", "value": "hello"} in each["spec"]["containers"][0]["env"] for each in rolled
     )

@@ -13,7 +13,6 @@ from e2e.harness.zipf_calculator import ZipfCalculator
 
 RECORDS = 6000
 PER_SECOND = 400
-ROLL_S = 300
 
 
 def paced(records: int) -> dict[str, object]:
@@ -46,16 +45,10 @@ def test_a_change_of_the_code_in_a_config_map_rolls_the_workers(
     code = calculators_code("zipf-rolled-code")
     running = ZipfCalculator.made(cluster, shared, "zipf-rolled", code, paced(7 * RECORDS))
     run(running)
-    before = {str(pod["metadata"]["uid"]) for pod in running.wait_workers(2)}
+    before = running.wait_workers(2)
     running.wait_rows()
 
     calculators_code(code, "\n# a newer version\n")
-    cluster.wait_all(
-        "pods",
-        running.worker_selector,
-        "two new workers, and no old one",
-        lambda pods: len(pods) == 2 and not {str(pod["metadata"]["uid"]) for pod in pods} & before,
-        ROLL_S,
-    )
+    running.wait_rolled(before)
     running.wait_phase("Finished", FINISH_S)
     assert running.faults() == []

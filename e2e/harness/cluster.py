@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -136,6 +136,10 @@ def ready(pod: Object) -> bool:
         return False
     conditions = pod.get("status", {}).get("conditions", [])
     return any(each["type"] == "Ready" and each["status"] == "True" for each in conditions)
+
+
+def uids(pods: Iterable[Object]) -> set[str]:
+    return {str(pod["metadata"]["uid"]) for pod in pods}
 
 
 def restarts(pod: Object) -> int:

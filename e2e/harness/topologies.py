@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import copy
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -18,7 +18,7 @@ from typing import Any
 
 import yaml
 
-from e2e.harness.cluster import ROOT, Cluster, ready
+from e2e.harness.cluster import ROOT, Cluster, ready, uids
 from e2e.harness.images import word_count_image
 from e2e.harness.plain_counts import count_words, faults_in_totals, written_rows
 from e2e.harness.shared_folder import CLAIM, SharedFolder
@@ -26,6 +26,7 @@ from e2e.harness.watching import Object, wait_until
 
 START_S = 90.0
 FINISH_S = 150.0
+ROLL_S = 300.0
 GONE_S = 60.0
 GROW_EVERY_S = 0.2
 _TEXTS = ROOT / "examples/word-count/texts"
@@ -187,6 +188,17 @@ class Running:
             f"{count} workers of {self.name} are ready",
             lambda pods: len(pods) == count and all(map(ready, pods)),
             seconds,
+        )
+
+    def wait_rolled(self, old: Sequence[Object]) -> list[Object]:
+        """Wait until as many other workers are there as these, and none of these; answers them."""
+        before = uids(old)
+        return self.cluster.wait_all(
+            "pods",
+            self.worker_selector,
+            f"{len(old)} new workers of {self.name}, and no old one",
+            lambda pods: len(pods) == len(old) and before.isdisjoint(uids(pods)),
+            ROLL_S,
         )
 
     def wait_rows(self, more_than: int = 0, seconds: float = START_S) -> int:
