@@ -22,7 +22,7 @@ from penstock.store.port import (
     Request,
     SetTasks,
 )
-from penstock_worker.spark.task_entry import assemble
+from penstock_worker.spark.task_entry import Readers, assemble, open_reader
 from penstock_worker.task.launch import Poison, TaskLaunch
 from penstock_worker.task.loop import TaskLoop
 from penstock_worker.user_code.recent_output import RecentOutput
@@ -181,6 +181,7 @@ class Scene:
         prints: bool = False,
         written: RecentOutput | None = None,
         poison: Sequence[Poison] = (),
+        readers: Readers = open_reader,
     ) -> TaskLoop:
         ready = ready or f"{operator}.ready"
         mapping = tuple((shard, ready) for shard in shards)
@@ -189,7 +190,9 @@ class Scene:
             "t", "memory", "w1", Owner(f"{operator}-w1", INCARNATION, ready), 0, self.plan.stage(operator),
             str(self.folder), False, self.bounds, prints=prints, poison=tuple(poison),
         )  # fmt: skip
-        return assemble(launch, store or self.store, waiter or self.store, self.clock, written=written)
+        return assemble(
+            launch, store or self.store, waiter or self.store, self.clock, written=written, readers=readers
+        )
 
     def turns(self, task: TaskLoop, count: int = 12) -> None:
         for _ in range(count):

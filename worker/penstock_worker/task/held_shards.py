@@ -128,6 +128,11 @@ class HeldShards:
 
     # --- claims -----------------------------------------------------------------------------
 
+    @property
+    def awaits_claims(self) -> bool:
+        """Whether `take_awaited` has any."""
+        return bool(self._awaited)
+
     def take_awaited(self) -> list[Claim]:
         """Claims of shards that may have come by now, to be sent along with a fetch."""
         claims, self._awaited = self._awaited[:AWAITED_MAX], []

@@ -62,9 +62,12 @@ CHECKED_MAX = 64
 WAIT_MS_MAX = 500
 """Longest block on the ready list: also how soon a task sees that its worker was replaced."""
 RESTING_US = 1_000
+SHORT_REST_US = 10_000
+"""A source that gathers for no longer does not ask its ready list meanwhile."""
 AWAY_US = 50_000
 AWAY_TOLD_US = 5_000_000
 """A store that stays away is logged so often; it is tried every `AWAY_US`."""
+_NOTHING_FETCHED = Fetched((), control=False)
 
 
 class TaskLoop:
@@ -107,6 +110,8 @@ class TaskLoop:
         self._outputs = WrittenOutputs(sinks, self._tellings, metrics, clock)
         self._unchecked: list[str] = []
         self._is_token_kept = False
+        self._is_woken = False
+        self._asked_us = 0
         self._away_told_us = 0
         self._halted = False
         self.retired = False
@@ -150,7 +155,7 @@ class TaskLoop:
             if self._wait() and not self._held.is_named:
                 self._look_for_name()
             return
-        fetched: Fetched | None = self._exchange()
+        fetched: Fetched | None = _NOTHING_FETCHED if self._is_rested() else self._exchange()
         while fetched is not None and not self.retired:
             if fetched.control and self._unasked is not None:
                 self._unasked.hurry()
@@ -171,7 +176,20 @@ class TaskLoop:
                 break
         if not self.retired and not self._halted:
             self._send_told()
-            self._wait()
+            self._is_woken = self._wait()
+
+    def _is_rested(self) -> bool:
+        """Whether a source reads on, and nothing else is known of: what the ready list has by now comes with
+        the fetch behind that batch's commit. One that finds nothing to commit asks all the same, in time."""
+        return (
+            self._is_source
+            and bool(self._resting)
+            and not self._is_woken
+            and self._clock.monotonic_us() - self._asked_us < SHORT_REST_US
+            and not self._held.awaits_claims
+            and not self._pressure.holds_source
+            and self._resting.first_due_us() <= self._clock.now_us()
+        )
 
     def _advance(self, fetched: Fetched) -> None:
         """Shards without work take the watermark that others take with their commits."""
@@ -191,7 +209,7 @@ class TaskLoop:
 
     def _work_through(self, work: list[FetchedShard]) -> Fetched | None:
         """Work all shards; answers the next fetch, with which the last commits travel. There is none where a
-        refresh is due: work without end is no reason not to read the map.
+        refresh is due: work without end is no reason not to read the map. Nor where all of a source rests.
 
         The others are posted a few at a time: the store applies them while the next shards are worked. They
         are settled soon after: what the first shards put out does not wait for the work of the last.
@@ -217,6 +235,9 @@ class TaskLoop:
             while posted and self._pace.is_to_settle(len(posted), now_us - posted[0].sent_us):
                 self._settle_first(posted)
         self._next_fetch.worked(work, self._clock.monotonic_us() - began_us, call_us)
+        if self._is_source and not done and not posted:
+            # All rest: what the list has by now comes with the next commit, or wakes the task.
+            return None
         last = self._post(done, fetch=not self._halted and not self._held.is_refresh_due)
         while posted:
             self._settle_first(posted)
@@ -303,6 +324,7 @@ class TaskLoop:
         fetching = self._next_fetch.call(sent_us) if fetch else None
         if fetching is not None:
             calls.append(fetching)
+            self._asked_us = sent_us
         answers = self._store.post(calls)
         return Posted(done, len(told), answers, fetch=fetching, sent_us=sent_us)
 
@@ -433,6 +455,10 @@ class TaskLoop:
         if due_us is not None:
             wait_us = min(wait_us, due_us - now_us)
         if wait_us <= 0:
+            return False
+        if self._is_source and self._resting and wait_us <= SHORT_REST_US:
+            # Whoever rings meanwhile is heard with the next fetch.
+            self._clock.sleep_us(wait_us)
             return False
         is_woken = self._waiter.call(WaitReady(self._launch.owner.ready, -(-wait_us // 1000)))
         if is_woken:

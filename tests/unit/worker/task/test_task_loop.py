@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from penstock.api.compile import compile_topology
+from penstock.api.load import load_topology
 from penstock.dataflow.plan import Plan, Processor
 from penstock.dataflow.routing_table import encode_table, next_table, routed_count
 from penstock.store.codec import decode_counts
@@ -35,10 +37,11 @@ from penstock.store.port import (
     StoreUnreachable,
     Wake,
 )
+from penstock_worker.sources.reader import SourceBatch
 from penstock_worker.state.encoding import pack
 from penstock_worker.task.held_shards import REFRESH_US
 from penstock_worker.task.loop import TaskLoop
-from scenes.task_scene import CODE, INCARNATION, Between, Scene
+from scenes.task_scene import CODE, INCARNATION, MANIFEST, Between, Scene
 
 
 class LossyStore(Between):
@@ -542,3 +545,99 @@ def test_a_file_that_grew_after_it_was_read_to_its_end_is_read_on(tmp_path: Path
     known = scene.store.call(Measure(("lines/a.txt",)))[0]
     assert known is not None
     assert known.finished
+
+
+class Asked(Between):
+    """Notes what is asked, a line for each exchange."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.exchanges: list[tuple[str, ...]] = []
+
+    def call(self, call: Request[Any]) -> Any:
+        self.exchanges.append((type(call).__name__,))
+        return super().call(call)
+
+    def pipeline(self, calls: Sequence[Request[Any]]) -> list[Any]:
+        self.exchanges.append(tuple(type(call).__name__ for call in calls))
+        return super().pipeline(calls)
+
+
+def paced(folder: Path, per_second: int) -> Scene:
+    """Its source has records that are due at an even pace."""
+    scene = Scene(folder)
+    zipf = f"{{zipf: {{keys: 10, ratePerSecond: {per_second}}}}}"
+    manifest = MANIFEST.replace('{files: {glob: "*.txt", format: text}}', zipf)
+    (folder / "topology.yaml").write_text(manifest)
+    (folder / "loop_code.py").write_text(CODE.replace("line.value.split()", "[str(line.key)]"))
+    scene.plan = compile_topology(load_topology(folder / "topology.yaml"))
+    scene.publish(["lines/0"])
+    return scene
+
+
+def commits_of(scene: Scene, shard: str) -> int:
+    (counters,) = scene.store.call(Measure((shard,)))
+    assert counters is not None
+    return counters.commit
+
+
+def test_a_source_that_gathers_asks_its_store_once_for_each_flush(tmp_path: Path) -> None:
+    scene = paced(tmp_path, 2000)
+    asked = Asked(scene.store)
+    task = scene.task("lines", ["lines/0"], store=asked, waiter=asked)
+    scene.turns(task, 40)
+    before, asked.exchanges = commits_of(scene, "lines/0"), []
+    scene.turns(task, 40)
+    flushes = commits_of(scene, "lines/0") - before
+    assert flushes >= 30
+    about_work = [calls for calls in asked.exchanges if {"Commit", "Fetch", "WaitReady"} & set(calls)]
+    # Behind a look at the map, five times a second, the list is asked as well.
+    assert len(about_work) <= flushes + 2
+    assert sum(calls[-2:] == ("Commit", "Fetch") for calls in about_work) == flushes
+
+
+def test_a_source_whose_records_are_far_apart_is_woken_meanwhile(tmp_path: Path) -> None:
+    scene = paced(tmp_path, 2)
+    asked = Asked(scene.store)
+    task = scene.task("lines", ["lines/0"], store=asked, waiter=asked)
+    scene.turns(task, 12)
+    assert ("WaitReady",) in asked.exchanges
+
+
+class QuietReader:
+    """Has nothing, and is to be asked again in a millisecond."""
+
+    paced = True
+
+    def __init__(self, *_: object) -> None:
+        self.opened: list[str] = []
+
+    def open(self, shard: str, position: bytes, now_us: int) -> None:
+        self.opened.append(shard)
+
+    def release(self, shard: str) -> None:
+        self.opened.remove(shard)
+
+    def read(self, shard: str, position: bytes, rows_max: int, bytes_max: int, now_us: int) -> SourceBatch:
+        return SourceBatch((), (), position, finished=False, next_due_us=now_us + 1_000)
+
+    def grew(self, shard: str, position: bytes) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.opened.clear()
+
+
+def test_a_source_that_has_nothing_to_commit_asks_its_ready_list_all_the_same(tmp_path: Path) -> None:
+    """As one of a quiet topic, which looks again and again."""
+    scene = paced(tmp_path, 2000)
+    asked = Asked(scene.store)
+    task = scene.task("lines", ["lines/0"], store=asked, waiter=asked, readers=QuietReader)
+    scene.turns(task, 12)
+    for _ in range(4):
+        scene.store.call(Wake("lines.ready"))
+        asked.exchanges.clear()
+        began_us = scene.clock.time_us
+        while not any("Tasks" in calls for calls in asked.exchanges):
+            task.turn()
+        assert scene.clock.time_us - began_us <= 15_000, "a refresh by itself comes after 200 ms"
