@@ -190,11 +190,12 @@ class HostedTask:
     # --- the loop's second connection, and sleep
 
     def call(self, call: WaitReady) -> bool:
-        """Wait: the turn is over with this, and the host wakes the loop. Raises StoreUnreachable."""
+        """Wait: the turn is over with this, and the host wakes the loop; without a time it is a look, no more.
+        Raises StoreUnreachable."""
         wakes_us = self._world.now_us() + call.timeout_ms * 1000
         if self._token and call.timeout_ms * 1000 > RECLAIM_US:
             raise PromiseBroken(5, f"{self.name} was told of another task map, and waits without reading it")
-        for shard, until_us in self._stage.resting.items():
+        for shard, until_us in self._stage.resting.items() if call.timeout_ms else ():
             if until_us + WAIT_ROUNDED_US < self.clock.now_us() + call.timeout_ms * 1000:
                 raise PromiseBroken(5, f"{self.name} waits for longer than {shard} is to rest")
         node = self.link.node
@@ -202,8 +203,8 @@ class HostedTask:
             self._starts = node.starts
             self.failed()
             raise StoreUnreachable("connection broken")
-        if node.is_ready(self.name):
-            return True
+        if node.is_ready(self.name) or not call.timeout_ms:
+            return node.is_ready(self.name)
         if self._world.watermarks is None:
             self._check_timers(call.timeout_ms)
         elif call.timeout_ms * 1000 > WATERMARK_LOOK_US and not node.rings_at_news(

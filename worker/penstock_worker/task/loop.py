@@ -62,8 +62,8 @@ CHECKED_MAX = 64
 WAIT_MS_MAX = 500
 """Longest block on the ready list: also how soon a task sees that its worker was replaced."""
 RESTING_US = 1_000
-SHORT_REST_US = 10_000
-"""A source that gathers for no longer does not ask its ready list meanwhile."""
+SHORT_REST_US = 12_000
+"""A source that rests for no longer does not ask its ready list meanwhile. It never gathers for as long."""
 AWAY_US = 50_000
 AWAY_TOLD_US = 5_000_000
 """A store that stays away is logged so often; it is tried every `AWAY_US`."""
@@ -111,6 +111,7 @@ class TaskLoop:
         self._unchecked: list[str] = []
         self._is_token_kept = False
         self._is_woken = False
+        self._has_listened = False
         self._asked_us = 0
         self._away_told_us = 0
         self._halted = False
@@ -149,6 +150,10 @@ class TaskLoop:
             if self.retired:
                 return
             self._look_outside()
+            if not self._has_listened:
+                # Who never waits takes what was rung for it too, or the store keeps more and more of that.
+                self._is_woken = self._waiter.call(WaitReady(self._launch.owner.ready, 0))
+            self._has_listened = False
         if self._halted or not self._held.is_named:
             # The row says that this task is up: only then is it given shards.
             self._send_told()
@@ -184,6 +189,7 @@ class TaskLoop:
         return (
             self._is_source
             and bool(self._resting)
+            and self._next_fetch.has_taken_all
             and not self._is_woken
             and self._clock.monotonic_us() - self._asked_us < SHORT_REST_US
             and not self._held.awaits_claims
@@ -235,13 +241,21 @@ class TaskLoop:
             while posted and self._pace.is_to_settle(len(posted), now_us - posted[0].sent_us):
                 self._settle_first(posted)
         self._next_fetch.worked(work, self._clock.monotonic_us() - began_us, call_us)
-        if self._is_source and not done and not posted:
-            # All rest: what the list has by now comes with the next commit, or wakes the task.
+        if self._is_source and not posted and self._only_rests(work):
+            # What the list has by now comes with the next commit, or wakes the task.
             return None
         last = self._post(done, fetch=not self._halted and not self._held.is_refresh_due)
         while posted:
             self._settle_first(posted)
         return self._finish(last)
+
+    def _only_rests(self, work: Sequence[FetchedShard]) -> bool:
+        """Whether all of that rests, and nothing else is listed or to be told."""
+        return (
+            self._next_fetch.has_taken_all
+            and not self._is_token_kept
+            and all(fetched.shard in self._resting for fetched in work)
+        )
 
     def _work_unasked(self, stage: Unasked, in_hand: Collection[str]) -> None:
         """What shards commit though nothing was handed out of them: all but those in hand."""
@@ -460,6 +474,7 @@ class TaskLoop:
             # Whoever rings meanwhile is heard with the next fetch.
             self._clock.sleep_us(wait_us)
             return False
+        self._has_listened = True
         is_woken = self._waiter.call(WaitReady(self._launch.owner.ready, -(-wait_us // 1000)))
         if is_woken:
             self._watch.look_on()

@@ -49,6 +49,8 @@ class NextFetch:
         takes_all = launch.stage.takes_batches
         self._size: BatchSize | WholeInbox = WholeInbox() if takes_all else BatchSize()
         self._again_ms: int | None = None
+        self.has_taken_all = False
+        """Whether the last fetch left nothing on the list."""
 
     def call(self, now_us: int) -> Fetch:
         """The next fetch, at this monotonic time."""
@@ -74,6 +76,12 @@ class NextFetch:
     def answered(self, fetch: Fetch | None, fetched: Fetched) -> None:
         # A store at its memory limit says nothing of timers: it is asked anew, and at once.
         self._again_ms = 0 if fetched.full and self.has_timers else fetched.next_due_ms
+        self.has_taken_all = (
+            fetch is not None
+            and len(fetched.shards) < fetch.shards_max
+            and not fetched.full
+            and not any(one.entries for one in fetched.shards)
+        )
         self._pressure.note(fetch, fetched, self._clock.monotonic_us())
 
     def at_once(self) -> None:
@@ -83,6 +91,7 @@ class NextFetch:
     def forget(self) -> None:
         """Nothing is owned any more."""
         self._again_ms = None
+        self.has_taken_all = False
 
     def wait_us(self, most_us: int, now_us: int) -> int:
         """How long to wait, `most_us` or until the next timer is due; 0 or less for not at all. By event time

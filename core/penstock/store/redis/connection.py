@@ -187,6 +187,8 @@ class Wire:
             raise StoreUnreachable(f"the store at {self.url} does not answer: {error}") from error
         while reader.gets() is not _NOT_YET:
             self._pushed_bytes = 0
+        if len(data) == _READ_BYTES:
+            self.pushed(0.0)
         return True
 
     def close(self) -> None:

@@ -563,7 +563,7 @@ class Asked(Between):
         return super().pipeline(calls)
 
 
-def paced(folder: Path, per_second: int) -> Scene:
+def paced(folder: Path, per_second: int, shards: Sequence[str] = ("lines/0",)) -> Scene:
     """Its source has records that are due at an even pace."""
     scene = Scene(folder)
     zipf = f"{{zipf: {{keys: 10, ratePerSecond: {per_second}}}}}"
@@ -571,7 +571,7 @@ def paced(folder: Path, per_second: int) -> Scene:
     (folder / "topology.yaml").write_text(manifest)
     (folder / "loop_code.py").write_text(CODE.replace("line.value.split()", "[str(line.key)]"))
     scene.plan = compile_topology(load_topology(folder / "topology.yaml"))
-    scene.publish(["lines/0"])
+    scene.publish(shards)
     return scene
 
 
@@ -591,7 +591,7 @@ def test_a_source_that_gathers_asks_its_store_once_for_each_flush(tmp_path: Path
     flushes = commits_of(scene, "lines/0") - before
     assert flushes >= 30
     about_work = [calls for calls in asked.exchanges if {"Commit", "Fetch", "WaitReady"} & set(calls)]
-    # Behind a look at the map, five times a second, the list is asked as well.
+    # Behind a look at the map the list is asked as well.
     assert len(about_work) <= flushes + 2
     assert sum(calls[-2:] == ("Commit", "Fetch") for calls in about_work) == flushes
 
@@ -640,4 +640,52 @@ def test_a_source_that_has_nothing_to_commit_asks_its_ready_list_all_the_same(tm
         began_us = scene.clock.time_us
         while not any("Tasks" in calls for calls in asked.exchanges):
             task.turn()
-        assert scene.clock.time_us - began_us <= 15_000, "a refresh by itself comes after 200 ms"
+        assert scene.clock.time_us - began_us <= 15_000, "a look at the map by itself comes after a second"
+
+
+def test_a_task_that_never_waits_takes_what_was_rung_for_it_all_the_same(tmp_path: Path) -> None:
+    """Each name that comes onto an empty list rings: the store keeps that for whoever does not listen."""
+    scene = paced(tmp_path, 2000)
+    asked = Asked(scene.store)
+    task = scene.task("lines", ["lines/0"], store=asked, waiter=asked)
+    scene.turns(task, 12)
+    for _ in range(3):
+        asked.exchanges.clear()
+        began_us = scene.clock.time_us
+        while ("WaitReady",) not in asked.exchanges:
+            task.turn()
+        assert scene.clock.time_us - began_us <= 1_100_000
+
+
+def test_a_partition_that_is_behind_is_not_held_up_by_one_that_rests(tmp_path: Path) -> None:
+    """Their batches take long, so a fetch hands out one of them."""
+    partitions = ("lines/0", "lines/1")
+    scene = paced(tmp_path, 2000, partitions)
+    slow = SlowAndSparse(scene)
+    task = scene.task("lines", partitions, readers=lambda *_: slow)
+    scene.turns(task, 40)
+    slow.reads, began_us = 0, scene.clock.time_us
+    while scene.clock.time_us < began_us + 2_000_000:
+        task.turn()
+    assert slow.reads >= 155, "each takes 12 ms"
+
+
+class SlowAndSparse(QuietReader):
+    """Of one partition a batch takes 12 ms and there is always another; another has a row each 25 ms, and is
+    to be asked each millisecond."""
+
+    def __init__(self, scene: Scene) -> None:
+        super().__init__()
+        self._clock = scene.clock
+        self._next_us = 0
+        self.reads = 0
+
+    def read(self, shard: str, position: bytes, rows_max: int, bytes_max: int, now_us: int) -> SourceBatch:
+        if shard == "lines/0":
+            self._clock.time_us += 12_000
+            self.reads += 1
+            return SourceBatch(((1, 2),), (now_us,), position, finished=False, next_due_us=now_us)
+        rows = ((1, 2),) if now_us >= self._next_us else ()
+        if rows:
+            self._next_us = now_us + 25_000
+        return SourceBatch(rows, (now_us,) * len(rows), position, finished=False, next_due_us=now_us + 1_000)
