@@ -190,7 +190,7 @@ class HostedTask:
     # --- the loop's second connection, and sleep
 
     def call(self, call: WaitReady) -> bool:
-        """Wait: the turn is over with this, and the host wakes the loop; without a time it is a look, no more.
+        """Wait: the turn is over with this, and the host wakes the loop. Without a time it is only a look.
         Raises StoreUnreachable."""
         wakes_us = self._world.now_us() + call.timeout_ms * 1000
         if self._token and call.timeout_ms * 1000 > RECLAIM_US:

@@ -144,6 +144,24 @@ def test_a_wait_of_no_time_does_not_block(scene: Scene) -> None:
     assert scene.store.call(WaitReady("mid@w1", 0))
 
 
+def test_all_that_was_rung_is_taken_also_with_waits_of_no_time(scene: Scene, admin: redis.Redis) -> None:
+    """Else the store keeps it for a task that is never without work, until it cuts the connection."""
+
+    def kept_bytes() -> int:
+        return sum(int(client["omem"]) for client in admin.client_list(_type="pubsub"))
+
+    scene.set_up("mid/0")
+    assert not scene.store.call(WaitReady("mid@w1", 0))
+    for _ in range(2000):
+        admin.publish(Keys("t1").ready("mid@w1"), b"x" * 1000)
+    assert kept_bytes() > 0
+    for _ in range(100):
+        scene.store.call(WaitReady("mid@w1", 0))
+        if kept_bytes() == 0:
+            break
+    assert kept_bytes() == 0
+
+
 def test_a_list_that_no_task_is_given_any_more_expires(scene: Scene, admin: redis.Redis) -> None:
     scene.set_up()
     for ready in ("a", "b", "a"):

@@ -47,6 +47,9 @@ Password = Callable[[], str]
 
 _CONNECT_TIMEOUT_S = 2.0
 _READ_BYTES = 1 << 16
+_FURTHER_READS_MAX = 128
+"""Of one look at what was pushed: whoever is flooded still returns. A server keeps no more for one who
+listens than these take: beyond 8 MB for a minute, its default, it cuts the connection."""
 _NOT_YET = object()
 _AWAY = {"LOADING", "BUSY", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED"}
 """Codes of errors that pass by themselves."""
@@ -168,11 +171,20 @@ class Wire:
         The time is kept here: a server ends a blocking command up to 100 ms late when it has nothing else to
         do. False when none came in time. Raises StoreUnreachable when the connection broke.
         """
+        taken = first = self._take_pushed(max(0.0, timeout_s))
+        for _ in range(_FURTHER_READS_MAX):
+            if taken < _READ_BYTES:
+                break
+            taken = self._take_pushed(0.0)
+        return first > 0
+
+    def _take_pushed(self, timeout_s: float) -> int:
+        """One read; how many bytes came."""
         try:
             if self._line is None:
                 raise ConnectionResetError("nothing is subscribed to")
             server, reader = self._line
-            server.settimeout(max(0.0, timeout_s))
+            server.settimeout(timeout_s)
             data = server.recv(_READ_BYTES)
             if not data:
                 raise ConnectionResetError("connection closed by the server")
@@ -181,15 +193,13 @@ class Wire:
                 raise ConnectionResetError(f"a message of more than {self._reply_bytes_max} bytes")
             reader.feed(data)
         except (TimeoutError, BlockingIOError):
-            return False
+            return 0
         except OSError as error:
             self.close()
             raise StoreUnreachable(f"the store at {self.url} does not answer: {error}") from error
         while reader.gets() is not _NOT_YET:
             self._pushed_bytes = 0
-        if len(data) == _READ_BYTES:
-            self.pushed(0.0)
-        return True
+        return len(data)
 
     def close(self) -> None:
         """Drop the connection; the next exchange makes a new one."""
