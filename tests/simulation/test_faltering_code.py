@@ -123,7 +123,7 @@ class TurnsItAround(HoldingCalls):
         super().take_in(key, reversed(list(waiting)))
 
 
-@pytest.mark.parametrize(("bug", "first"), [(StaysBehind, 0), (LosesWhatWaits, 0), (TurnsItAround, 150)])
+@pytest.mark.parametrize(("bug", "first"), [(StaysBehind, 0), (LosesWhatWaits, 0), (TurnsItAround, 100)])
 def test_what_does_not_go_with_its_key_is_found(
     bug: type[HoldingCalls], first: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
