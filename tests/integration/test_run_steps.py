@@ -118,6 +118,7 @@ async def asked(row, added: int):
 def joined(df, least):
     rows = [(n, f"title {n}") for n in range(9)]
     titles = df.sparkSession.createDataFrame(rows, "auction int, title string")
+    assert titles.rdd.getNumPartitions() == 1, "hundreds of tasks for nine rows"
     return df.where(df.price >= least).join(titles, "auction").select("title", "auction")
 
 

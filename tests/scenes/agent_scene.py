@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -182,10 +183,15 @@ class AgentScene:
         """Until everything has arrived, and exactly once."""
         expected = self.expected()
         total = expected.total()
-        eventually(lambda: self.counts("end").total() >= total, "all rows have arrived")
+        for operator in ("end", "mid"):
+            # shards that are on the move cannot be asked yet
+            eventually(partial(self._has, operator, total), f"all rows have arrived at {operator}")
         assert self.counts("mid") == expected
         assert self.counts("end") == expected
         assert [self.failures(node) for node in self.servers] == [{}] * len(self.servers)
+
+    def _has(self, operator: str, rows: int) -> bool:
+        return self.counts(operator).total() >= rows
 
     def failures(self, node: str) -> dict[str, str]:
         """Rows that came when others were due."""

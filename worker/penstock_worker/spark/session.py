@@ -124,6 +124,8 @@ def _session(master: str, name: str, settings: Mapping[str, str], folder: str) -
         .config("spark.python.worker.reuse", "false")
         .config("spark.sql.catalogImplementation", "in-memory")
         .config("spark.sql.shuffle.partitions", "1")
+        # What users' functions make of a list: Spark would cut it into as many parts as there are slots.
+        .config("spark.default.parallelism", "1")
         .config(map=dict(settings))
     )
     with _temporary_files_in(folder):
