@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from e2e.harness.cluster import ROOT, Cluster
-from e2e.harness.evidence import gather
+from e2e.harness.evidence import gather, unready_in_short
 from e2e.harness.installation import Installation
 from e2e.harness.shared_folder import SharedFolder
 from e2e.harness.topologies import Running, WordCount
@@ -61,7 +61,9 @@ def pytest_runtest_makereport(
     report = yield
     if report.failed and call.when in ("setup", "call"):
         folder = ARTIFACTS / re.sub(r"\W+", "-", item.name).strip("-")
-        gather(Cluster.found(NAMESPACE), folder)
+        found = Cluster.found(NAMESPACE)
+        report.sections.append(("pods that are not ready", unready_in_short(found)))
+        gather(found, folder)
         report.sections.append(("evidence", f"events, logs and objects are in {folder.relative_to(ROOT)}"))
     return report
 

@@ -9,7 +9,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from e2e.harness.cluster import Cluster
+from e2e.harness.cluster import Cluster, ready
 from e2e.harness.commands import CommandFailed
 
 KINDS = (
@@ -18,6 +18,8 @@ KINDS = (
 )
 DESCRIBED = "topologies,latencyslas,schedules,pods,statefulsets,jobs"
 LOG_LINES = 3000
+TOLD_LINES = 15
+"""So much of a log is told where only a run's output is left."""
 # Counts alone: how many keys there are of each kind, and the server's own figures.
 _FIGURES = """
 import collections, os, redis
@@ -62,3 +64,22 @@ def gather(cluster: Cluster, folder: Path) -> None:
                 keep(f"{name}.{status['name']}.previous.log", cluster.kubectl, *asked, "--previous")
         if pod["metadata"].get("labels", {}).get("app.kubernetes.io/component") == "node-store":
             keep(f"{name}.figures.txt", cluster.execute, name, "agent", "python", "-c", _FIGURES)
+
+
+def unready_in_short(cluster: Cluster) -> str:
+    """The end of what the containers of pods say that are not ready: what a test waited for in vain."""
+    try:
+        unready = [pod for pod in cluster.all("pods") if not ready(pod)]
+    except (CommandFailed, subprocess.TimeoutExpired) as failed:
+        return f"not to be had: {failed}"
+    told = []
+    for pod in unready:
+        name = pod["metadata"]["name"]
+        for status in pod.get("status", {}).get("containerStatuses", []):
+            asked = ("logs", name, f"--container={status['name']}", f"--tail={TOLD_LINES}", "--timestamps")
+            try:
+                text = cluster.kubectl(*asked)
+            except (CommandFailed, subprocess.TimeoutExpired) as failed:
+                text = f"not to be had: {failed}"
+            told.append(f"{name}, {status['name']}, started {status['restartCount'] + 1} times:\n{text}")
+    return "\n".join(told) or "every pod is ready"
