@@ -40,11 +40,7 @@ def gather(cluster: Cluster, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
 
     def keep(name: str, ask: Callable[..., str], *arguments: str) -> None:
-        try:
-            text = ask(*arguments)
-        except (CommandFailed, subprocess.TimeoutExpired) as failed:
-            text = f"not to be had: {failed}\n"
-        (folder / name).write_text(text, encoding="utf-8")
+        (folder / name).write_text(_told(ask, *arguments), encoding="utf-8")
 
     keep("objects.txt", cluster.kubectl, "get", KINDS, "--output=wide")
     keep("objects.yaml", cluster.kubectl, "get", "topologies,latencyslas,schedules,pods", "--output=yaml")
@@ -58,7 +54,7 @@ def gather(cluster: Cluster, folder: Path) -> None:
     for pod in pods:
         name = pod["metadata"]["name"]
         for status in pod.get("status", {}).get("containerStatuses", []):
-            asked = ("logs", name, f"--container={status['name']}", f"--tail={LOG_LINES}", "--timestamps")
+            asked = _log_of(name, status["name"], LOG_LINES)
             keep(f"{name}.{status['name']}.log", cluster.kubectl, *asked)
             if status["restartCount"]:
                 keep(f"{name}.{status['name']}.previous.log", cluster.kubectl, *asked, "--previous")
@@ -76,10 +72,19 @@ def unready_in_short(cluster: Cluster) -> str:
     for pod in unready:
         name = pod["metadata"]["name"]
         for status in pod.get("status", {}).get("containerStatuses", []):
-            asked = ("logs", name, f"--container={status['name']}", f"--tail={TOLD_LINES}", "--timestamps")
-            try:
-                text = cluster.kubectl(*asked)
-            except (CommandFailed, subprocess.TimeoutExpired) as failed:
-                text = f"not to be had: {failed}"
+            text = _told(cluster.kubectl, *_log_of(name, status["name"], TOLD_LINES))
             told.append(f"{name}, {status['name']}, started {status['restartCount'] + 1} times:\n{text}")
     return "\n".join(told) or "every pod is ready"
+
+
+def _log_of(pod: str, container: str, lines: int) -> tuple[str, ...]:
+    """What kubectl is asked for the end of a container's log."""
+    return ("logs", pod, f"--container={container}", f"--tail={lines}", "--timestamps")
+
+
+def _told(ask: Callable[..., str], *arguments: str) -> str:
+    """The answer; in its place why there is none."""
+    try:
+        return ask(*arguments)
+    except (CommandFailed, subprocess.TimeoutExpired) as failed:
+        return f"not to be had: {failed}\n"
