@@ -3,6 +3,10 @@
 
 BENCH := $(BIN)/python -m
 
+# A worker's image has its modules compiled; where this is set, each process of a bench would compile this
+# clone's anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: bench-latency
 bench-latency: setup-tests ## Bench: latency from source to sink, beside Spark's micro-batches
 	@$(BENCH) bench.latency

@@ -6,6 +6,8 @@ Each machine is a folder of commands that is all of PATH; where apt-get is on it
 from __future__ import annotations
 
 import subprocess
+import sysconfig
+from importlib.util import cache_from_source
 from pathlib import Path
 
 import pytest
@@ -141,3 +143,13 @@ def test_a_machine_that_lacks_nothing_is_left_alone(machine: Machine) -> None:
     (machine.clone / "requirements.lock").write_text("another\n", encoding="utf-8")
     third = machine.set_up("--tests")
     assert "installs the Python packages of requirements.lock" in third.stdout
+
+
+def test_what_is_installed_is_compiled_once_and_not_by_each_process_that_imports_it() -> None:
+    modules = [
+        module
+        for package in ("pyspark/sql", "redis", "kubernetes/client/models")
+        for module in Path(sysconfig.get_path("purelib"), package).rglob("*.py")
+    ]
+    assert len(modules) > 500
+    assert [str(module) for module in modules if not Path(cache_from_source(module)).exists()] == []
