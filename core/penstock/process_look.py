@@ -1,4 +1,5 @@
-"""A process of this machine at one moment, as Linux's /proc has it: is it stopped, does it work?
+"""A process of this machine at one moment, as Linux's /proc has it: is it stopped, does it work? And what a
+worker's end tells.
 
 Neighbours: `penstock run` looks at its store and its workers, a worker at its tasks and its JVM.
 """
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 STOPPED = "T"
 RUNNABLE = "R"
 WAITS_FOR_DISK = "D"
+EXIT_JVM_GONE = 4
+"""A worker's exit code when the JVM under it has ended: nothing is wrong with the worker but that."""
 
 
 @dataclass(frozen=True, slots=True)

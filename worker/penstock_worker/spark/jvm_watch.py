@@ -17,8 +17,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 
-from penstock.api.launch.worker_launch import EXIT_JVM_GONE
-from penstock.process_look import STOPPED, look_at
+from penstock.process_look import EXIT_JVM_GONE, STOPPED, look_at
 from penstock_worker.spark.task_ends import TaskEnds
 
 _LOOK_S = 1.0

@@ -24,6 +24,8 @@ def leave_archives(path: list[str]) -> None:
 def main() -> None:
     """Import what tasks need, and fork one whenever Spark asks."""
     leave_archives(sys.path)
+    # What is imported stays: to look through it again and again would be a tenth of the start.
+    gc.disable()
     import pyspark.daemon
     import pyspark.sql.streaming.stateful_processor
     import pyspark.worker
@@ -37,6 +39,7 @@ def main() -> None:
     # Keeps the collector from touching, and so copying, the pages that the forks share.
     gc.collect()
     gc.freeze()
+    gc.enable()
     report_ends(pyspark.daemon)
     pyspark.daemon.manager()
 

@@ -25,8 +25,6 @@ ENV_STORE_URL = "PENSTOCK_STORE_URL"
 ENV_METRICS_PORT = "PENSTOCK_METRICS_PORT"
 ENV_TEMPLATE = "PENSTOCK_TEMPLATE"
 ENV_REMOTE_STORE_URL = "PENSTOCK_REMOTE_STORE_URL"
-EXIT_JVM_GONE = 4
-"""A worker's exit code when the JVM under it has ended: nothing is wrong with the worker but that."""
 _NEEDED = (
     ENV_TOPOLOGY_UID,
     ENV_MANIFEST,

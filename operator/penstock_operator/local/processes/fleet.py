@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from penstock.api.launch.spark_worker_launch import SparkWorkerLaunch
-from penstock.api.launch.worker_launch import EXIT_JVM_GONE, WorkerLaunch
-from penstock.process_look import STOPPED, look_at
+from penstock.api.launch.worker_launch import WorkerLaunch
+from penstock.process_look import EXIT_JVM_GONE, STOPPED, look_at
 from penstock_operator.fleet.port import (
     FleetWorker,
     Launch,
