@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from backends.store_backends import Backend
 from penstock.store.port import Answer, Entry, FetchedShard, WaitReady
-from scenes.store_scenario import NOW_US, Scene, out, payloads
+from scenes.store_scenario import NOW_US, SHARDS, Scene, out, payloads
+
+_TIMED = {"now_ms": 1, "timers_max": 100}
+FORMS = [
+    pytest.param({}, id="plain"),
+    pytest.param(_TIMED, id="timers"),
+    pytest.param({**_TIMED, "producers": ("src",)}, id="event-time"),
+]
 
 
 def ready(scene: Scene, name: str) -> bool:
@@ -243,8 +252,49 @@ def test_several_shards_share_a_fetchs_bytes(scene: Scene) -> None:
     scene.append("mid/0", 1, b"a" * 10)
     for number in (1, 2, 3):
         scene.append("mid/1", number, b"b" * 10)
-    fetched = scene.fetch("mid@w1", bytes_max=30)
-    assert [(one.shard, len(one.entries)) for one in fetched.shards] == [("mid/0", 1), ("mid/1", 2)]
+    fetched = scene.fetch("mid@w1", bytes_max=40)
+    assert [(one.shard, len(one.entries)) for one in fetched.shards] == [("mid/0", 1), ("mid/1", 3)]
+
+
+@pytest.mark.parametrize("fields", FORMS)
+def test_an_inbox_that_does_not_fit_beside_another_comes_first_in_the_next_fetch(
+    scene: Scene, fields: dict[str, Any]
+) -> None:
+    scene.shards = (*SHARDS, "mid/2")
+    scene.set_up("mid/0", "mid/1", "mid/2")
+    for shard, entries in (("mid/0", 1), ("mid/1", 3), ("mid/2", 1)):
+        scene.fill(shard, *[10] * entries)
+    fetched = scene.fetch("mid@w1", bytes_max=30, **fields)
+    assert [(one.shard, len(one.entries)) for one in fetched.shards] == [("mid/0", 1)]
+    fetched = scene.fetch("mid@w1", bytes_max=20, **fields)
+    assert [(one.shard, len(one.entries)) for one in fetched.shards] == [("mid/1", 2)]
+    fetched = scene.fetch("mid@w1", bytes_max=20, **fields)
+    assert [(one.shard, len(one.entries)) for one in fetched.shards] == [("mid/2", 1)]
+    assert scene.fetch("mid@w1", **fields).shards == ()
+
+
+@pytest.mark.parametrize("fields", FORMS)
+@pytest.mark.parametrize("shards", [("mid/0", "mid/1"), ("mid/0", "mid/1", "mid/2")], ids=["two", "three"])
+@pytest.mark.parametrize("bytes_max", [20, 30, 40, 50])
+def test_no_shard_is_starved_by_others_whose_inboxes_fill_up_again(
+    scene: Scene, shards: tuple[str, ...], bytes_max: int, fields: dict[str, Any]
+) -> None:
+    """Before what a fetch took is committed as much has come."""
+    scene.shards = (*SHARDS, "mid/2")
+    scene.set_up(*shards)
+    worked = dict.fromkeys(shards, 0)
+    for shard in shards:
+        scene.fill(shard, 10, 10)
+    turns = 24
+    for _ in range(turns):
+        fetched = scene.fetch("mid@w1", bytes_max=bytes_max, **fields).shards
+        for one in fetched:
+            scene.fill(one.shard, *[10] * len(one.entries))
+        for one in fetched:
+            scene.commit(one.shard, entries=one.entries)
+            worked[one.shard] += len(one.entries)
+    assert max(worked.values()) - min(worked.values()) <= 2, worked
+    assert sum(worked.values()) >= turns * 2
 
 
 def test_an_empty_fetch_answers_nothing(scene: Scene) -> None:

@@ -69,10 +69,12 @@ def out(target: str, payload: bytes = b"x", rows: int = 1, *, external: bool = F
 
 @dataclass
 class Scene:
-    """A store, and what the owners in it know: the last claim and commit number of each shard."""
+    """A store, and what the owners in it know: the last claim and commit number of each shard.
+    `shards` are what schedules name."""
 
     store: NodeStore
     workers: tuple[str, ...] = ("w1", "w2")
+    shards: tuple[str, ...] = SHARDS
     claims: dict[str, Claimed] = field(default_factory=dict)
     numbers: dict[str, int] = field(default_factory=dict)
     appended: dict[str, int] = field(default_factory=dict)
@@ -96,7 +98,7 @@ class Scene:
                 executors=tuple((f"{operator}@{w}", w, 1) for w in self.workers),
                 shards=tuple(
                     (shard, f"{operator}@{worker}", "s1")
-                    for shard in SHARDS
+                    for shard in self.shards
                     if shard.split("/")[0] == operator
                 ),
             )

@@ -37,7 +37,8 @@ class BatchSize:
             # Every shard taken yields one entry at least, so fewer bytes need fewer shards too.
             self.shards = max(1, min(self.shards, read_shards) // 2)
         elif took_us < self._target_us // 2:
-            if read_bytes >= self.bytes:
+            # Less than what is asked for comes where the next shard's inbox does not fit as a whole.
+            if read_bytes * 2 >= self.bytes:
                 self.bytes = min(self._bytes_max, self.bytes * 2)
             if read_shards >= self.shards:
                 self.shards = min(64, self.shards * 2)

@@ -65,6 +65,9 @@ class MemoryReadyLists(MemoryTelling):
             if record.over_bound(self._bounds):
                 record.readiness = Readiness.HELD
                 continue
+            if taken and sum(len(entry.payload) for entry in record.inbox) > call.bytes_max - used_bytes:
+                names.appendleft(name)
+                break
             entries = _read(record, call.bytes_max - used_bytes)
             used_bytes += sum(len(entry.payload) for entry in entries)
             record.readiness = Readiness.TAKEN if entries or record.source else Readiness.IDLE

@@ -89,9 +89,9 @@ class Fetched:
 class Fetch(Request[Fetched]):
     """Take up to `shards_max` shards off the ready list and read their inboxes.
 
-    Reads at most about `bytes_max` bytes in all (one entry at the least per shard taken; shards
-    beyond the budget stay on the list). A shard whose outbox is over its bound is
-    not handed out: it is held, and comes back by itself when the outbox was trimmed.
+    Reads at most about `bytes_max` bytes in all, one entry at the least. Of the first shard's inbox it reads
+    what fits; any other one is read as a whole, or stays on the list, before all others. A shard whose outbox
+    is over its bound is not handed out: it is held, and comes back by itself when the outbox was trimmed.
     With `shards_max` 0 it takes a control token at most. Answers a `Fetched`.
 
     `timers_max` above 0 asks also for so many timers that are due at `now_ms` (the caller's clock), a quarter

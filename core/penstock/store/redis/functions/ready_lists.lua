@@ -68,6 +68,9 @@ local function hand_out_due(p, list, bounds, answer, left, by, most)
 end
 
 -- fetch, fetch_pressed: take shards off a ready list and read their inboxes; with no shards, a control token at most.
+-- A part of an inbox is read where it is the first one alone. Any other that does not fit as a whole is left to the
+-- next fetch, which begins with it: what is left of one that was cut short would go behind all others, and be cut short
+-- again.
 -- KEYS 1: prefix. ARGV: ready list, bytes, shards, bounds; now (ms) and how many timers, where these are asked for; the
 -- operators that feed the stage, where it goes by event time.
 -- Answers [control (0, 1), shard, epoch, offset, [[id, [placed (us), payload]], ...], ...], and with timers
@@ -79,21 +82,25 @@ local function fetch(keys, args)
   local bounds = {struct.unpack(BOUNDS, args[4])}
   local list = p .. 'ready:' .. args[1]
   local answer, used, taken, entries_left, rung = {0}, 0, 0, READ_ENTRIES, 0
-  local watermarks = args[7] and {}
+  local watermarks, is_full = args[7] and {}, false
   if shards_max == 0 and redis.call('LINDEX', list, 0) == TOKEN then
     take_name(list, TOKEN)
     answer[1] = 1
   end
-  while taken < shards_max and (taken == 0 or used < bytes_max and entries_left > 0) do
+  local function leave(names, from)
+    unlogged()
+    for back = #names, from, -1 do redis.call('LPUSH', list, names[back]) end
+    logged()
+    is_full = true
+  end
+  while taken < shards_max and not is_full and (taken == 0 or used < bytes_max and entries_left > 0) do
     unlogged()
     local names = redis.call('LPOP', list, math.min(shards_max - taken, CHUNK))
     logged()
     if not names then break end
     for i, name in ipairs(names) do
       if taken > 0 and (used >= bytes_max or entries_left <= 0) then
-        unlogged()
-        for back = #names, i, -1 do redis.call('LPUSH', list, names[back]) end
-        logged()
+        leave(names, i)
         break
       end
       -- a list names only what its task owns: a claim takes a shard off the list of its last owner
@@ -111,6 +118,10 @@ local function fetch(keys, args)
         else
           local entries, bytes, offset = {}, 0, record[OFFSET]
           local waiting = record[PLACED] - offset
+          if taken > 0 and waiting > 0 and (record[INBOX_BYTES] > bytes_max - used or waiting > entries_left) then
+            leave(names, i)
+            break
+          end
           if waiting > 0 then
             entries, bytes = read_stream(
               p .. 'inbox:' .. name, offset + 1, bytes_max - used, entries_left, waiting, record[INBOX_BYTES])
