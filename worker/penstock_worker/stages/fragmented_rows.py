@@ -37,12 +37,13 @@ class LastFragment(NamedTuple):
     forget: StateWrite
 
 
-def gathered(entries: Sequence[Entry]) -> Gathered:
-    """What of `entries`, the first of which is a fragment, is to be kept: nothing when that is a last one."""
+def gathered(entries: Sequence[Entry], bytes_max: int = GATHERED_BYTES_MAX) -> Gathered:
+    """What of `entries`, the first of which is a fragment, is to be kept: nothing when that is a last one. It
+    ends with what comes to `bytes_max`."""
     writes: list[StateWrite] = []
     size_bytes = 0
     for entry in entries:
-        if not is_fragment(entry.payload) or size_bytes >= GATHERED_BYTES_MAX:
+        if not is_fragment(entry.payload) or size_bytes >= bytes_max:
             break
         fragment = decode_fragment(entry.payload)
         if fragment.is_last:

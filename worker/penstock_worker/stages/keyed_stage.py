@@ -228,7 +228,7 @@ class KeyedStage:
 
     def _apart(self, owned: OwnedShard, entries: Sequence[Entry]) -> Part | Work:
         """What is at the head and no rows: a commit; or a part, its key's state loaded."""
-        kept = gathered(entries)
+        kept = gathered(entries, self._bounds.commit_bytes_max // 2)
         if kept.entries:
             return self._keep(owned, kept.entries, kept.writes)
         head = entries[0]
