@@ -65,7 +65,7 @@ class MemoryReadyLists(MemoryTelling):
             if record.over_bound(self._bounds):
                 record.readiness = Readiness.HELD
                 continue
-            if taken and sum(len(entry.payload) for entry in record.inbox) > call.bytes_max - used_bytes:
+            if taken and record.inbox_bytes > call.bytes_max - used_bytes:
                 names.appendleft(name)
                 break
             entries = _read(record, call.bytes_max - used_bytes)
