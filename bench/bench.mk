@@ -31,6 +31,10 @@ bench-idle-wide: setup-tests ## Bench: what many tasks without work cost themsel
 bench-state-size: setup-tests ## Bench: how many bytes of its store the state of a key takes
 	@$(BENCH) bench.state_size
 
+.PHONY: bench-servers
+bench-servers: setup-tests ## Bench: commits a second of a node with one store server and with several, a core each
+	@$(BENCH) bench.servers
+
 .PHONY: bench-idle
 bench-idle: setup-tests ## Bench: what an idle worker costs in CPU and memory
 	@$(BENCH) bench.idle

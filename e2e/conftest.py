@@ -39,6 +39,7 @@ ORDER = (
     "remote_tasks",
     "passwords",
     "volumes",
+    "servers",
     "namespaces",
     "node_faults",
     "release",

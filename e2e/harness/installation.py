@@ -27,6 +27,7 @@ SMALL_VALUES: Mapping[str, str] = {
     "store.cpu": "50m",
     "store.memory": "512Mi",
     "store.size": "1Gi",
+    "store.servers": "1",
     "store.auth.formerPasswordSeconds": "120",
     "agent.cpu": "50m",
     "images.pullPolicy": "Never",
@@ -91,13 +92,17 @@ class Installation:
         )
         self.wait_stores(seconds)
 
-    def wait_stores(self, seconds: float = READY_S) -> None:
-        nodes = set(self.cluster.worker_nodes)
-        self.cluster.wait_all(
+    def wait_stores(self, seconds: float = READY_S, servers: int = 1) -> list[Object]:
+        """Wait until each node has so many stores at the least, and all are ready; answers their pods."""
+        nodes = self.cluster.worker_nodes
+        return self.cluster.wait_all(
             "pods",
             STORES,
-            f"the stores of {', '.join(sorted(nodes))} are ready",
-            lambda pods: nodes <= {node_of(pod) for pod in pods} and all(map(ready, pods)),
+            f"the stores of {', '.join(nodes)} are ready",
+            lambda pods: (
+                all(sum(node_of(pod) == node for pod in pods) >= servers for node in nodes)
+                and all(map(ready, pods))
+            ),
             seconds,
         )
 

@@ -162,7 +162,7 @@ def test_a_report_is_this_nodes_alone_and_comes_back(backend: FeedBackend) -> No
         places = [AppliedPlace("a", 1, 1), AppliedPlace("b", 1, 4, 2, 3), AppliedPlace("a", 1, 2)]
         for place in places:
             await watcher.feed.report(seen, place)
-        expected = {place.node: place for place in places}
+        expected = {place.store: place for place in places}
         assert await api.applied("words-mid") == {
             node: applied_entry(place) for node, place in expected.items()
         }

@@ -105,7 +105,7 @@ class SharedNode:
         self._clients: list[NodeStore] = []
         peers = Peers("a", servers.url("a"), lambda address: servers.url(address[0]), self._connect)
         deliveries = Deliveries("a", peers, self.faults, self._clock_s, NoThread)
-        side = StoreSide("a", "a", peers.open)
+        side = StoreSide("a", peers.open)
         self.couriers = Couriers("a", peers, self.faults, self._clock_s, NoThread)
         self.movers = MoveDriver(
             "a", peers.open, deliveries.arrived, lambda: None, self._clock_s, thread=NoThread

@@ -28,6 +28,7 @@ from penstock.metrics.rows import HeldRow, WorkerRow
 from penstock.schedule.rebuilding import Kept
 from penstock.schedule.record import AppliedPlace
 from penstock.schedule.remote import remote_of, with_remote
+from penstock.schedule.store_ids import node_of
 from penstock.store.port import ShardCounters
 from penstock_operator.cluster.decisions.actions import (
     ApplyConfigMap,
@@ -73,7 +74,12 @@ from penstock_operator.cluster.stores.homeless import (
 )
 from penstock_operator.cluster.stores.node_stores import as_left, decide_stores
 from penstock_operator.cluster.stores.retained_homes import retained_homes
-from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
+from penstock_operator.cluster.stores.store_renewal import (
+    RenewalMemory,
+    as_cordoned,
+    as_to_be_left,
+    decide_renewal,
+)
 from worlds.cluster_world_parts import GIB, WorldNode, WorldPod, WorldStore
 
 CONFIG = OperatorConfig.model_validate(
@@ -83,6 +89,7 @@ CONFIG = OperatorConfig.model_validate(
         "images": {"operator": "pen/operator:1", "worker": "pen/worker:1", "store": "pen/store:1"},
         "store": {
             "durability": "Process",
+            "servers": 1,
             "authSecret": "pen-store-auth",
             "serviceAccount": "pen-agent",
             "headlessService": "pen-stores",
@@ -218,6 +225,8 @@ class World:
         topology = self.topology_seen or read_topology(self.document)
         seen = tuple(self.schedules.values())
         state_uid = state_identity(topology, topology.plan, seen).uid if topology.plan else topology.uid
+        nodes = [self._node_seen(name) for name in self.nodes]
+        stores = [self._store_seen(name) for name in self.stores]
         return Observed(
             topology=topology,
             config=self.config,
@@ -227,9 +236,12 @@ class World:
             spark_workers=tuple(pod.observed() for pod in self.pods.values() if pod.is_spark_worker),
             schedules=tuple(self._schedule_seen(name) for name in sorted(self.schedules)),
             nodes=as_cordoned(
-                as_left([self._node_seen(name) for name in self.nodes], self.config), self.renewal.node
+                as_left(nodes, self.config),
+                stores,
+                self.config,
+                self.renewal.store,
             ),
-            stores=tuple(self._store_seen(name) for name in self.stores),
+            stores=as_to_be_left(nodes, stores, self.config, self.renewal.store),
             readings={name: self._reading(name) for name in self.stores},
             config_maps=tuple(self.config_maps),
             disruption_budget_min=self.budget,
@@ -272,7 +284,7 @@ class World:
         store = self.stores[name]
         return ObservedStore(
             id=name,
-            node=name,
+            node=node_of(name),
             address=store_address(self.config.fullname, name, "pen-stores", "streams"),
             ready=self._is_store_there(name),
             durability=store.durability,
@@ -285,6 +297,7 @@ class World:
             is_outdated=store.pod_template != store.template,
             runs_on=self._runs_on(name),
             lost=self.lost.get(name, ""),
+            message="" if store.finds_room else "Unschedulable: 0/2 nodes are available",
         )
 
     def _is_store_there(self, name: str) -> bool:
@@ -293,10 +306,12 @@ class World:
     def _runs_on(self, name: str) -> str:
         """The node that the store's pod is on; "" for none."""
         store = self.stores[name]
+        if not store.finds_room:
+            return ""
         if store.runs_on in self.nodes:
             return store.runs_on
         if store.is_pinned or store.pod_template != store.template:
-            return name if name in self.nodes else ""
+            return node_of(name) if node_of(name) in self.nodes else ""
         store.runs_on = next((node for node in sorted(self.nodes) if self._is_node_up(node)), "")
         return store.runs_on
 
@@ -337,7 +352,7 @@ class World:
         rows = {}
         partitions = {}
         for pod in self.pods.values():
-            if pod.node != name or not pod.ready or pod.is_spark_worker:
+            if pod.store != name or not pod.ready or pod.is_spark_worker:
                 continue
             tasks = {
                 executor.name: executor.tasks
@@ -404,8 +419,10 @@ class World:
     def step_retained(self) -> None:
         """No Topology is there, and the stores' loop looks after what it left."""
         self.run_stores()
-        nodes = as_cordoned([self._node_seen(name) for name in self.nodes], self.renewal.node)
         stores = [self._store_seen(name) for name in self.stores]
+        nodes = [self._node_seen(name) for name in self.nodes]
+        stores = list(as_to_be_left(nodes, stores, self.config, self.renewal.store))
+        nodes = list(as_cordoned(nodes, stores, self.config, self.renewal.store))
         seen = [self._schedule_seen(name) for name in sorted(self.schedules)]
         for action in retained_homes(seen, (), nodes, stores, self.config, self.term, "streams"):
             self._apply(action)
@@ -426,18 +443,18 @@ class World:
         self.store_notices = decision.notices
         for action in decision.actions:
             match action:
-                case ApplyNodeStore(node=node, document=document):
-                    self._apply_store(node, document)
+                case ApplyNodeStore(store=store, document=document):
+                    self._apply_store(store, document)
                 case GrowVolume(name=claim, size=size):
                     self.grown[claim] = size
-                case DeleteNodeStore(node=node):
-                    if self.stores[node].held and node not in self.given_up:
-                        raise BrokenPromise(f"the store of {node} went with {sorted(self.stores[node].held)}")
-                    del self.stores[node]
+                case DeleteNodeStore(store=store):
+                    if self.stores[store].held and store not in self.given_up:
+                        raise BrokenPromise(f"store {store} went with {sorted(self.stores[store].held)}")
+                    del self.stores[store]
         seen = [self._store_seen(name) for name in self.stores]
         for gone in pods_to_make_anew(seen, homeless.may_go):
-            (store,) = (one for one in self.stores.values() if one.pod_uid == gone.uid)
-            store.pod_uid, store.pod_template = self._uid(), store.template
+            (homeless_one,) = (one for one in self.stores.values() if one.pod_uid == gone.uid)
+            homeless_one.pod_uid, homeless_one.pod_template = self._uid(), homeless_one.template
         self._renew_stores(nodes, named, decision.replaced)
 
     def _look_at_homeless(
@@ -465,17 +482,17 @@ class World:
             return None
         return {store.id for seen in self.schedules.values() for store in seen.schedule.stores}
 
-    def _apply_store(self, node: str, document: Mapping[str, Any]) -> None:
+    def _apply_store(self, name: str, document: Mapping[str, Any]) -> None:
         claims = document["spec"].get("volumeClaimTemplates", ())
         volumes = [
             Volume(one["spec"]["resources"]["requests"]["storage"], one["spec"].get("storageClassName"))
             for one in claims
         ]
-        if node not in self.stores:
-            self.stores[node] = WorldStore(self._uid(), pod_uid=self._uid(), volume=next(iter(volumes), None))
-        store = self.stores[node]
+        if name not in self.stores:
+            self.stores[name] = WorldStore(self._uid(), pod_uid=self._uid(), volume=next(iter(volumes), None))
+        store = self.stores[name]
         if [store.volume] != (volumes or [None]):
-            raise BrokenPromise(f"the API server refuses another volume for the store of {node}")
+            raise BrokenPromise(f"the API server refuses another volume for store {name}")
         args = document["spec"]["template"]["spec"]["containers"][0]["args"]
         store.durability = "Disk" if "always" in args else "Process"
         store.template = document["metadata"]["annotations"][ANNOTATION_TEMPLATE]
@@ -578,7 +595,7 @@ class World:
                 if pod.deleted_in < 0:
                     del self.pods[name]
                     continue
-            if pod.ready_in is not None and not pod.ready and self._is_store_there(pod.node):
+            if pod.ready_in is not None and not pod.ready and self._is_store_there(pod.store):
                 pod.ready_in -= 1
                 pod.ready = pod.ready_in <= 0
         self._check()
@@ -661,7 +678,8 @@ class World:
         del self.nodes[name]
         for pod in [pod for pod in self.pods.values() if pod.node == name]:
             del self.pods[pod.name]
-        self._end_store(name)
+        for store in [store for store in self.stores if node_of(store) == name]:
+            self._end_store(store)
 
     def replace_node(self, name: str) -> None:
         """Another machine, under the same name."""
@@ -708,7 +726,7 @@ class World:
         return {executor.worker: executor.tasks for executor in executors}
 
     def nodes_of(self, operator: str) -> dict[str, int]:
-        """node -> shards whose state is there."""
+        """Store -> shards whose state is there."""
         shards = self.schedules[f"words.{operator}"].schedule.shards
         return {
             name: count for name, store in self.stores.items() if (count := len(store.held & shards.keys()))
@@ -746,7 +764,7 @@ class World:
             for shard, place in seen.schedule.shards.items():
                 worker = runs_in[place.executor]
                 pod = self.pods.get(worker.name)
-                is_run = pod is not None and pod.ready and pod.uid == worker.uid and pod.node == place.home
+                is_run = pod is not None and pod.ready and pod.uid == worker.uid and pod.store == place.home
                 if not is_run or shard not in self.stores[place.home].held:
                     return False
         return True

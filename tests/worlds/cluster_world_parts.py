@@ -6,11 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from penstock.schedule.record import OperatorSchedule
+from penstock.schedule.store_ids import store_id
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_TEMPLATE,
     COMPONENT_SPARK_WORKER,
     LABEL_COMPONENT,
     LABEL_NODE,
+    LABEL_SERVER,
 )
 from penstock_operator.cluster.observing.observed import ObservedPod, Resize, Taint, Volume
 
@@ -39,6 +41,14 @@ class WorldPod:
     @property
     def node(self) -> str:
         return str(self.document["metadata"]["labels"][LABEL_NODE])
+
+    @property
+    def server(self) -> int:
+        return int(self.document["metadata"]["labels"].get(LABEL_SERVER, "0"))
+
+    @property
+    def store(self) -> str:
+        return store_id(self.node, self.server)
 
     @property
     def is_spark_worker(self) -> bool:
@@ -72,6 +82,7 @@ class WorldPod:
             restarts=self.restarts,
             reason=self.reason,
             resize=self.resize,
+            server=self.server,
         )
 
 
@@ -106,3 +117,4 @@ class WorldStore:
     is_pinned: bool = True
     runs_on: str = ""
     """Where its pod went that is not pinned."""
+    finds_room: bool = True

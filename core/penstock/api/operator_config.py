@@ -12,12 +12,17 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StringConstraints, ValidationError, model_validator
 
 from penstock.api.pods.pod_settings import ImageName, Labels, PullPolicy, PullSecrets, Tolerations
+from penstock.api.specs.sizes_spec import SERVERS_MAX
 from penstock.api.yaml_text import read_documents
 from penstock.manifest.document import Cpu, Document, Name, ObjectName, StorageSize, StoreMemory, cpu_millis
 from penstock.manifest.faults import Fault, InvalidManifest, schema_faults, shown
 
 NamespaceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")]
 Port = Annotated[int, Field(ge=1, le=65_535)]
+
+CORES_PER_SERVER = 8
+"""A store works on one core, and the tasks that keep it busy on several (bench/README.md)."""
+SERVERS_BY_CORES_MAX = 8
 
 
 class Images(Document):
@@ -43,10 +48,13 @@ class AgentConfig(Document):
 
 
 class StoreConfig(Document):
-    """The node stores: one StatefulSet for each node."""
+    """The node stores: one StatefulSet for each server of each node."""
 
     durability: Literal["Process", "Disk"]
     """What a store survives at most. Disk needs a volume."""
+    servers: Annotated[int, Field(ge=1, le=SERVERS_MAX)] | None = None
+    """Store servers of a node, each a store of its own; None: one for each `CORES_PER_SERVER` cores of the
+    node, one at the least and `SERVERS_BY_CORES_MAX` at the most."""
     volume: Literal["Claim", "EmptyDir"] | None = None
     """Where the append-only file lives; None: on a claim with durability Disk, or where storageClassName is
     given, else in an emptyDir."""
@@ -82,6 +90,13 @@ class StoreConfig(Document):
         if self.durability == "Disk" and not self.has_claim:
             raise ValueError("durability Disk needs volume Claim; give that, or durability Process")
         return self
+
+    def servers_of(self, cpu_millis: int) -> int:
+        """How many servers a node with these cores is to have."""
+        if self.servers is not None:
+            return self.servers
+        # What a node can give is a little less than its cores.
+        return min(max(1, (cpu_millis + 1000) // (1000 * CORES_PER_SERVER)), SERVERS_BY_CORES_MAX)
 
     @property
     def has_claim(self) -> bool:

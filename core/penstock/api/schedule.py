@@ -14,7 +14,7 @@ from typing import Annotated, Literal, Self
 from pydantic import ConfigDict, Field, StringConstraints, model_validator
 
 from penstock.api.specs.metadata import Conditions, ObjectMeta, ObservedGeneration
-from penstock.api.specs.sizes_spec import TASKS_MAX, WORKERS_MAX
+from penstock.api.specs.sizes_spec import SERVERS_MAX, TASKS_MAX, WORKERS_MAX
 from penstock.dataflow.routing_table import CONTENT_TEXT_MAX
 from penstock.manifest.document import (
     SHARDS_MAX,
@@ -40,12 +40,14 @@ _RANGE_LENGTH_MAX = 1_000_000
 
 
 class ScheduledWorker(Document):
-    """A worker that holds executors: its node, the node's address, its incarnation's uid."""
+    """A worker that holds executors: its node, the node's address, its incarnation's uid; which of the node's
+    store servers it works on."""
 
     name: ObjectName
     node: ObjectName
     host: Annotated[str, StringConstraints(max_length=253)]
     uid: Annotated[str, StringConstraints(min_length=1, max_length=128)]
+    server: Annotated[int, Field(ge=0, lt=SERVERS_MAX)] = 0
 
 
 class RemoteTasks(Document):
@@ -174,9 +176,10 @@ class ScheduleSpec(Document):
 
 
 class AppliedVersion(Document):
-    """What a node's agent says: the version that its store works by, and the store's generation."""
+    """What a store's agent says: the version that the store works by, and its generation."""
 
-    node: ObjectName
+    node: StoreId
+    """The store's id: its node's name, but for further servers of a node."""
     version: Counter
     generation: Counter = 0
     lost_shards: Annotated[int, Field(ge=0)] = 0
@@ -189,7 +192,7 @@ class ScheduleStatus(Document):
     observed_generation: ObservedGeneration | None = None
     conditions: Conditions = ()
     applied: Annotated[tuple[AppliedVersion, ...], keyed_list(1024, "node")] = ()
-    """Each entry is written by its node's agent."""
+    """Each entry is written by its store's agent."""
     shards_moving: Annotated[int, Field(ge=0)] | None = None
     """Shards on their way to another store, over all nodes; the operator sums them up."""
     tasks_ready: Annotated[int, Field(ge=0)] | None = None

@@ -70,7 +70,13 @@ def to_spec(
         "version": schedule.version,
         "term": schedule.term,
         "workers": [
-            {"name": place.name, "node": place.node, "host": place.host, "uid": place.uid}
+            {
+                "name": place.name,
+                "node": place.node,
+                "host": place.host,
+                "uid": place.uid,
+                **({"server": place.server} if place.server else {}),
+            }
             for place in schedule.workers
         ],
         "executors": [_executor_fields(place, node_of) for place in schedule.executors],
@@ -170,7 +176,7 @@ def _shards(operator: str, assignments: Iterable[Assignment]) -> dict[str, Shard
 
 
 def _worker(place: ScheduledWorker) -> WorkerPlace:
-    return WorkerPlace(place.name, place.node, place.host, place.uid)
+    return WorkerPlace(place.name, place.node, place.host, place.uid, place.server)
 
 
 def _executor_fields(place: ExecutorPlace, node_of: Mapping[str, str]) -> dict[str, Any]:

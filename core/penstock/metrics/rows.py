@@ -85,8 +85,8 @@ class PartitionsRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
 
 class HeldRow(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """What a topology holds in a store's memory, as the node's agent has estimated it: `held_bytes` over
-    `shards` shards. `limit_bytes` is the store's limit while it is at it, else 0."""
+    """What a topology holds in a store's memory, as the agent of the store (`node` is its id) has estimated
+    it: `held_bytes` over `shards` shards. `limit_bytes` is the store's limit while it is at it, else 0."""
 
     node: str
     generation: int

@@ -16,12 +16,12 @@ def placed_beside(
     old: OperatorSchedule, new: OperatorSchedule, stores: Mapping[str, StorePlace]
 ) -> OperatorSchedule:
     """`new`, made from `old` by moving shards between executors, with the homes of those shards beside their
-    new executors; `stores` is node -> its store. Workers without executor are left out, and stores that
+    new executors; `stores` are by id. Workers without executor are left out, and stores that
     neither `old` names nor anything needs."""
     workers = {executor.worker for executor in new.executors}
     places = tuple(place for place in new.workers if place.name in workers)
-    node_of = {place.name: place.node for place in places}
-    home_of = {executor.name: stores[node_of[executor.worker]] for executor in new.executors}
+    store_of = {place.name: place.store for place in places}
+    home_of = {executor.name: stores[store_of[executor.worker]] for executor in new.executors}
     shards = {
         shard: place
         if shard in old.shards and old.shards[shard].executor == place.executor

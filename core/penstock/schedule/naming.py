@@ -67,8 +67,8 @@ def forget_stores(old: OperatorSchedule) -> OperatorSchedule:
     shards still holds what is on its way.
     """
     needed = {place.home for place in old.shards.values()}
-    nodes = {worker.node for worker in old.workers}
-    stores = tuple(store for store in old.stores if store.id in needed or store.node in nodes)
+    needed |= {worker.store for worker in old.workers}
+    stores = tuple(store for store in old.stores if store.id in needed)
     return changed_to(old, replace(old, stores=stores))
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Self
 
 from penstock.dataflow.routing_table import digest_of
+from penstock.schedule.store_ids import server_of, store_id
 
 LIVES_MAX = 99
 """How often a shard may be begun anew: stores number by lives, see `penstock.store.lives`."""
@@ -19,12 +20,19 @@ LIVES_MAX = 99
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlace:
-    """A worker as a schedule names it: where it runs, and which start of it (`uid`) may act."""
+    """A worker as a schedule names it: where it runs, which start of it (`uid`) may act, and which of its
+    node's store servers it works on."""
 
     name: str
     node: str
     host: str
     uid: str
+    server: int = 0
+
+    @property
+    def store(self) -> str:
+        """The id of the store that it works on."""
+        return store_id(self.node, self.server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +60,11 @@ class StorePlace:
     id: str
     node: str
     address: str
+
+    @property
+    def server(self) -> int:
+        """Which of its node's servers it is."""
+        return server_of(self.id)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +104,10 @@ class TablePlace:
 
 @dataclass(frozen=True, slots=True)
 class AppliedPlace:
-    """What a node's agent says of a schedule: the version that the store works by, and the generation of the
-    store. `lost_shards` were born and are not there; `shards_moving` are on their way from here."""
+    """What a store's agent says of a schedule: the version that the store (by id) works by, and its
+    generation. `lost_shards` were born and are not there; `shards_moving` are on their way from here."""
 
-    node: str
+    store: str
     version: int
     generation: int
     lost_shards: int = 0

@@ -8,9 +8,11 @@ is decided on, `numbers` says who is made and who leaves, `penstock.schedule.pla
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from penstock.schedule.store_ids import in_words
 from penstock.supervision.worker import Worker, WorkerState
 
 
@@ -97,8 +99,8 @@ def _placed(
         if spares:
             active.append(_nearest_spare(spares, active, leaver.node))
             gone = [leaver]
-        elif not has_room and len(active) > 1 and (leaver.is_cordoned or not leaver.is_current):
-            # One that only lacks cores is better off than all would be on fewer nodes.
+        elif not has_room and len(active) > 1 and leaver.has_to_go:
+            # One that goes for the better alone is better off than all would be on fewer nodes.
             gone = [leaver]
         treatment, reason = _handover(leaver)
     staying = tuple(worker for worker in active if worker not in gone)
@@ -108,6 +110,12 @@ def _placed(
 def _handover(worker: Worker) -> tuple[str, str]:
     if worker.is_cordoned:
         return f"worker {worker.name} leaves node {worker.node}, which is cordoned or tainted", "Evacuating"
+    if worker.leaves_store:
+        told = f"worker {worker.name} leaves the store of {in_words(worker.store)}: {worker.leaves_store}"
+        return told, "Evacuating"
+    if worker.crowds_store and worker.is_current:
+        told = f"worker {worker.name} goes from the store of {in_words(worker.store)}: {worker.crowds_store}"
+        return told, "Balancing"
     if worker.lacks_cores:
         return f"worker {worker.name} leaves node {worker.node}, which does not give it its cores", "NoCores"
     return f"worker {worker.name} is replaced: what it was made from has changed", "RollingTemplate"
@@ -133,11 +141,13 @@ def _nearest_spare(spares: Sequence[Worker], active: Sequence[Worker], node: str
     return min(spares, key=key)
 
 
-def _leaves_first(worker: Worker, active: Sequence[Worker]) -> tuple[bool, bool, int, int, int]:
-    """Sorts those first that must go; then who holds least, from the fullest node, with the highest
-    number."""
-    beside = sum(other.node == worker.node for other in active)
-    return not worker.must_go, not worker.is_cordoned, worker.holding.shards, -beside, -worker.number
+def _leaves_first(worker: Worker, active: Sequence[Worker]) -> tuple[bool, bool, int, int, int, int]:
+    """Sorts those first that must go; then those of a store that has more of them than another one of its
+    node; then who holds least, from the fullest node, with the highest number."""
+    beside = Counter(other.store for other in active if other.node == worker.node)
+    more = beside[worker.store] - min(beside.values())
+    there = beside.total()
+    return not worker.must_go, not worker.is_cordoned, -more, worker.holding.shards, -there, -worker.number
 
 
 def grouped(

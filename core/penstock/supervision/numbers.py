@@ -11,17 +11,20 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import count
 
+from penstock.schedule.store_ids import in_words
 from penstock.supervision.hosts import Group
 from penstock.supervision.worker import Worker, WorkerState
 
 
 @dataclass(frozen=True, slots=True)
 class MakeWorker:
-    """A worker to make. `preferred` is the node that it had, or that the worker it replaces has."""
+    """A worker to make. `preferred` is the node that it had, or that the worker it replaces has; `server` the
+    one of that node's store servers that it had, None where that is of no moment."""
 
     name: str
     preferred: str = ""
     is_spare: bool = False
+    server: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ def workers_to_make(
     missing = max(0, min(group.workers_wanted - len(counted), limit - len(there)))
     orphans = [w for w in workers if w.group == group.operator and _is_gone(w) and w.may_start]
     holders = sum(worker.holds_executors for worker in workers if worker.is_there)
-    made = [MakeWorker(o.name, "" if o.is_cordoned else o.node) for o in orphans[:missing]]
+    made = [MakeWorker(o.name, "" if o.is_cordoned else o.node, server=_server(o)) for o in orphans[:missing]]
     names = {worker.name for worker in workers} | set(taken)
     good_nodes = [worker.node for worker in leavers if not worker.is_cordoned]
     starting = sum(w.state is not WorkerState.READY and not w.holds_executors for w in workers)
@@ -96,9 +99,18 @@ def workers_to_end(
 def why_it_must_go(worker: Worker) -> str:
     if worker.is_cordoned:
         return f"node {worker.node} is cordoned or tainted"
+    if worker.leaves_store:
+        return f"it leaves the store of {in_words(worker.store)}: {worker.leaves_store}"
+    if worker.crowds_store and worker.is_current:
+        return f"it goes from the store of {in_words(worker.store)}: {worker.crowds_store}"
     if worker.lacks_cores:
         return f"node {worker.node} does not give it its cores"
     return "what it was made from has changed"
+
+
+def _server(orphan: Worker) -> int | None:
+    """The one whose store holds what it ran."""
+    return orphan.server if orphan.holds_executors and not orphan.leaves_store else None
 
 
 def _counts(worker: Worker) -> bool:

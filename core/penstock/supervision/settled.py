@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.schedule.record import AppliedPlace, OperatorSchedule, StorePlace
+from penstock.schedule.store_ids import in_words
 from penstock.supervision.since_when import SinceWhen
 from penstock.supervision.worker import Worker, WorkerState
 
@@ -45,10 +46,10 @@ def settling(
     moving: dict[str, int] = {}
     is_complete = True
     for schedule, told in schedules:
-        applied = {place.node: place for place in told}
+        applied = {place.store: place for place in told}
         moving[schedule.operator] = sum(place.shards_moving for place in told)
         for store in schedule.stores:
-            place = applied.get(store.node)
+            place = applied.get(store.id)
             has_applied = place is not None and place.version >= schedule.version
             if has_applied and place is not None and place.shards_moving == 0:
                 continue
@@ -56,10 +57,12 @@ def settling(
             if not is_there(store):
                 continue
             if has_applied and place is not None:
-                waits.append(f"{place.shards_moving} shards of {schedule.operator} leave node {store.node}")
+                waits.append(
+                    f"{place.shards_moving} shards of {schedule.operator} leave {in_words(store.id)}"
+                )
             else:
                 told_of = f"has not applied version {schedule.version} of {schedule.operator}"
-                waits.append(f"the store of node {store.node} {told_of}")
+                waits.append(f"the store of {in_words(store.id)} {told_of}")
     is_overdue = bool(waits) and since.lasts_s("unsettled") >= TREATMENT_DEADLINE_S
     return Settling(tuple(waits), moving, is_overdue, is_complete)
 

@@ -14,6 +14,7 @@ from enum import StrEnum
 
 from penstock.schedule.record import OperatorSchedule
 from penstock.schedule.remote import Remote
+from penstock.schedule.store_ids import store_id
 
 
 class WorkerState(StrEnum):
@@ -40,9 +41,10 @@ class Worker:
 
     `number` is the one in its name, `group` the operator that it is for, "" for all. `ending` says in words
     why it is on its way out, or how it has ended; `is_told_to_go`: somebody has seen to that already.
-    `is_current`: made from what workers are made from now. `lacks_cores`: its node does not give it those
-    that it asks for, and perhaps never will. `may_start`: if no start of it is there, another one may be made
-    now.
+    `is_current`: made from what workers are made from now. `leaves_store`: in words, why it is to work on
+    another store of its node; `crowds_store`: why it would better do so. `lacks_cores`: its node does not
+    give it those that it asks for, and perhaps never will. `may_start`: if no start of it is there, another
+    one may be made now.
     """
 
     name: str
@@ -50,11 +52,15 @@ class Worker:
     state: WorkerState
     uid: str = ""
     node: str = ""
+    server: int = 0
+    """Which of its node's store servers it works on."""
     group: str = ""
     ending: str = ""
     is_told_to_go: bool = False
     is_current: bool = True
     is_cordoned: bool = False
+    leaves_store: str = ""
+    crowds_store: str = ""
     lacks_cores: bool = False
     may_start: bool = True
     holding: Holding = Holding()
@@ -64,13 +70,24 @@ class Worker:
         return bool(self.uid)
 
     @property
+    def store(self) -> str:
+        """The id of the store that it works on."""
+        return store_id(self.node, self.server)
+
+    @property
     def is_leaving(self) -> bool:
         return bool(self.ending) or self.is_told_to_go
 
     @property
     def must_go(self) -> bool:
         """It runs, and should run elsewhere or anew."""
-        return not self.is_current or self.is_cordoned or self.lacks_cores
+        return self.has_to_go or bool(self.crowds_store) or self.lacks_cores
+
+    @property
+    def has_to_go(self) -> bool:
+        """It must go, and not only for the better: to cores that its node does not give it, or to a store
+        with fewer beside it."""
+        return not self.is_current or self.is_cordoned or bool(self.leaves_store)
 
     @property
     def holds_executors(self) -> bool:

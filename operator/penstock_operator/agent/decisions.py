@@ -41,9 +41,9 @@ class Step:
     publish: bool = False
 
 
-def confirmed_version(seen: SeenSchedule, node: str, standing: Standing) -> int:
-    """The version up to which the status says that this node made what was born here."""
-    told = seen.applied.get(node)
+def confirmed_version(seen: SeenSchedule, store_id: str, standing: Standing) -> int:
+    """The version up to which the status says that this store has what was born here."""
+    told = seen.applied.get(store_id)
     own = standing.reported
     return max(told.version if told else 0, own.version if own else 0)
 
@@ -66,12 +66,12 @@ def born_shards(schedule: OperatorSchedule, store_id: str, confirmed: int) -> tu
     )
 
 
-def step_for(seen: SeenSchedule, node: str, store_id: str, standing: Standing) -> Step:
+def step_for(seen: SeenSchedule, store_id: str, standing: Standing) -> Step:
     """The next thing to do about one Schedule."""
     version = seen.schedule.version
     if standing.published >= version:
         return Step()
-    fresh = fresh_shards(seen.schedule, store_id, confirmed_version(seen, node, standing))
+    fresh = fresh_shards(seen.schedule, store_id, confirmed_version(seen, store_id, standing))
     if not fresh:
         return Step(publish=True)
     if standing.created < version:
@@ -79,29 +79,29 @@ def step_for(seen: SeenSchedule, node: str, store_id: str, standing: Standing) -
     return Step()
 
 
-def is_told_back(seen: SeenSchedule, node: str, standing: Standing, listing: int) -> bool:
-    """Whether the API server has told this node's report back, or what somebody wrote over it: the second
+def is_told_back(seen: SeenSchedule, store_id: str, standing: Standing, listing: int) -> bool:
+    """Whether the API server has told this store's report back, or what somebody wrote over it: the second
     listing after it has begun when the report was there."""
     if standing.is_told or standing.reported is None:
         return standing.is_told
-    return seen.applied.get(node) == standing.reported or listing > standing.reported_at + 1
+    return seen.applied.get(store_id) == standing.reported or listing > standing.reported_at + 1
 
 
 def report_for(
-    seen: SeenSchedule, node: str, generation: int, standing: Standing, lost: int, moving: int
+    seen: SeenSchedule, store_id: str, generation: int, standing: Standing, lost: int, moving: int
 ) -> AppliedPlace | None:
-    """What to tell the API server about this node now; None when it knows that, or nothing is done yet.
+    """What to tell the API server about this store now; None when it knows that, or nothing is done yet.
 
-    A node that the schedule does not name, and that never had a part in it, says nothing.
+    One that the schedule does not name, and that never had a part in it, says nothing.
     """
-    told = seen.applied.get(node)
+    told = seen.applied.get(store_id)
     known = told if standing.is_told else standing.reported or told
     done = max(standing.created, standing.published)
-    is_named = any(store.node == node for store in seen.schedule.stores)
+    is_named = any(store.id == store_id for store in seen.schedule.stores)
     if not done or (known is None and not is_named):
         return None
     version = max(done, known.version if known else 0)
-    applied = AppliedPlace(node, version, generation, lost, moving)
+    applied = AppliedPlace(store_id, version, generation, lost, moving)
     return None if applied == known else applied
 
 
@@ -176,12 +176,12 @@ def farewell(snapshot: Snapshot, in_store: Collection[str], missed: Mapping[str,
 
 
 def counted_by_nobody(
-    names: Iterable[str], schedules: Iterable[OperatorSchedule], node: str
+    names: Iterable[str], schedules: Iterable[OperatorSchedule], store_id: str
 ) -> tuple[str, ...]:
-    """Of the rows of counted pairs in a node's store those that no task there renews, by name."""
+    """Of the rows of counted pairs in a store those that no task there renews, by name."""
     tasks: dict[tuple[str, str], int] = {}
     for schedule in schedules:
-        here = {worker.name for worker in schedule.workers if worker.node == node}
+        here = {worker.name for worker in schedule.workers if worker.store == store_id}
         for one in schedule.executors:
             if one.worker in here:
                 tasks[schedule.operator, one.name] = one.tasks

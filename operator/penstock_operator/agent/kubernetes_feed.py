@@ -98,7 +98,7 @@ class KubernetesFeed:
     async def report(self, seen: SeenSchedule, applied: AppliedPlace) -> None:
         namespace, _, name = seen.name.rpartition("/")
         path = f"{_path(namespace or self._namespace, 'schedules')}/{name}"
-        query = {"fieldManager": field_manager(applied.node), "force": "true"}
+        query = {"fieldManager": field_manager(applied.store), "force": "true"}
         for _ in range(_CONFLICTS_MAX):
             # A status takes no uid as a condition. An entry in another object of the same name would say of
             # its shards that they were born; so it is written on the very version whose uid was seen.

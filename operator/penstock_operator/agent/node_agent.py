@@ -105,7 +105,7 @@ class NodeAgent:
         self._movers = MoveDriver(
             settings.store_id, peers.open, self._deliveries.arrived, self._wake, faults=self._faults
         )
-        side = StoreSide(settings.node, settings.store_id, peers.open, self._end_user, self._keeper.users)
+        side = StoreSide(settings.store_id, peers.open, self._end_user, self._keeper.users)
         self._turns = StoreTurns(
             side,
             ScheduleMemory(Wire(settings.store_url, _MEMORY_TIMEOUT_S)),
@@ -114,7 +114,7 @@ class NodeAgent:
             self._couriers,
             self._movers,
             Weighing(
-                settings.node,
+                settings.store_id,
                 side.store_of,
                 lambda: time.time_ns() // 1000,
                 lambda: self._keeper.full_of_bytes,

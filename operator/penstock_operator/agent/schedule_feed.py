@@ -208,7 +208,7 @@ def _is_past(item: Object, seen: SeenSchedule) -> bool:
 
 
 def _applied(item: Object) -> dict[str, AppliedPlace]:
-    return {place.node: place for place in applied_of(item)}
+    return {place.store: place for place in applied_of(item)}
 
 
 def _uids(topology: Object) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 PENSTOCK_NAMESPACE            where the Schedules are
 PENSTOCK_NAMESPACES_FILE      further namespaces whose Schedules are carried out, a line each; it may change
-PENSTOCK_NODE                 the node that this is
+PENSTOCK_NODE                 the node that this is; of a further store of a node, the store's id
 PENSTOCK_STORE_ID             the store's id; the node's name where it is not given
 PENSTOCK_STORE_URL            this node's store, redis://agent@127.0.0.1:6379; other stores are reached with
                               the same user, and the password in PENSTOCK_STORE_PASSWORD_FILE

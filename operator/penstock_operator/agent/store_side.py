@@ -115,7 +115,6 @@ class StoreSide:
 
     def __init__(
         self,
-        node: str,
         store_id: str,
         open_store: OpenStore,
         end_user: Callable[[str], None] = lambda _: None,
@@ -123,7 +122,6 @@ class StoreSide:
     ) -> None:
         """`end_user`: from here on no worker of this topology writes into the store. `users`: topologies
         whose workers have a user, as the operator has told: also of namespaces that are not listed here."""
-        self._node = node
         self._end_user, self._users = end_user, users
         self._store_id = store_id
         self._stores = KeptStores(open_store)
@@ -205,7 +203,7 @@ class StoreSide:
         """Whoever writes over a report, such as an earlier agent that was taken for dead, is answered with
         another one."""
         standing = self._standing_of(seen)
-        if not standing.is_told and decisions.is_told_back(seen, self._node, standing, listing):
+        if not standing.is_told and decisions.is_told_back(seen, self._store_id, standing, listing):
             self._standing[seen.name, seen.uid] = replace(standing, is_told=True)
 
     def shards_here(self) -> dict[str, list[str]]:
@@ -272,7 +270,7 @@ class StoreSide:
         to_create: list[tuple[SeenSchedule, Create]] = []
         to_publish_now: list[SeenSchedule] = []
         for seen in schedules:
-            step = decisions.step_for(seen, self._node, self._store_id, self._standing_of(seen))
+            step = decisions.step_for(seen, self._store_id, self._standing_of(seen))
             if may_create:
                 to_create += [(seen, birth) for birth in _births(seen.schedule, step.create)]
             if step.publish:
@@ -355,7 +353,7 @@ class StoreSide:
                 shards = seen.schedule.shards
                 applied = decisions.report_for(
                     seen,
-                    self._node,
+                    self._store_id,
                     generation,
                     self._standing_of(seen),
                     lost=sum(shard in shards for shard in known.lost),
@@ -463,7 +461,7 @@ class StoreSide:
         """Pairs of keys that were counted by tasks which this node has no more."""
         store = self._store(uid)
         gone = decisions.counted_by_nobody(
-            store.call(PairNames()), [seen.schedule for seen in schedules], self._node
+            store.call(PairNames()), [seen.schedule for seen in schedules], self._store_id
         )
         if gone:
             store.call(DropPairs(gone))

@@ -31,17 +31,17 @@ class _Scale:
 
 
 class Weighing:
-    """Belongs to one thread. `open_store` is topology uid -> this node's store; `wall_us` stamps rows;
+    """Belongs to one thread. `open_store` is topology uid -> the store with this id; `wall_us` stamps rows;
     `full_of_bytes` answers the store's memory limit while it is at it, else 0."""
 
     def __init__(
         self,
-        node: str,
+        store_id: str,
         open_store: Callable[[str], NodeStore],
         wall_us: Callable[[], int],
         full_of_bytes: Callable[[], int] = lambda: 0,
     ) -> None:
-        self._node = node
+        self._store_id = store_id
         self._full_of_bytes = full_of_bytes
         self._open_store = open_store
         self._wall_us = wall_us
@@ -74,7 +74,7 @@ class Weighing:
         for uid, scale in self._scales.items():
             if scale.is_complete:
                 row = HeldRow(
-                    self._node,
+                    self._store_id,
                     generation,
                     now_us,
                     sum(scale.weights.values()),

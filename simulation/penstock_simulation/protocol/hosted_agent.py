@@ -97,7 +97,7 @@ class HostedAgent:
         self._driver = parts.driver(
             node, peers.open, self._deliveries.arrived, self.wake, self._clock_s, thread=NoThread
         )
-        side = parts.side(node, node, peers.open)
+        side = parts.side(node, peers.open)
         self._turns = parts.turns(
             side,
             ScheduleMemory(RememberedWire(world, world.nodes[node], self._connect(node, ""))),

@@ -13,6 +13,8 @@ from penstock.manifest.document import Cpu, Document, Memory, cel, cpu_millis
 
 OPERATORS_MAX = 64
 TASKS_MAX = 1024
+SERVERS_MAX = 16
+"""Store servers of one node."""
 TASKS_MAX_DEFAULT = 8
 WORKERS_MAX = 1024
 

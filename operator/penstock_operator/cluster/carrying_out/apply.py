@@ -12,6 +12,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from penstock.schedule.store_ids import in_words
 from penstock_operator.cluster.carrying_out.operator_metrics import OperatorMetrics
 from penstock_operator.cluster.decisions.actions import (
     Action,
@@ -113,8 +114,8 @@ class Applier:
             case ApplyNetworkPolicy(document=document):
                 # Nobody watches these: what is needed is applied whenever a pod that needs it is made.
                 await self._cluster.apply(NETWORK_POLICIES, dict(document))
-            case ApplyNodeStore(name=name, node=node, document=document):
-                _LOG.info("the store of node %s is written as StatefulSet %s", node, name)
+            case ApplyNodeStore(name=name, store=store, document=document):
+                _LOG.info("the store of %s is written as StatefulSet %s", in_words(store), name)
                 await self._apply(STATEFUL_SETS, dict(document))
             case CreatePod(name=name, document=document):
                 return await self._create_pod(name, dict(document))
@@ -129,8 +130,8 @@ class Applier:
                 return None if held is None else await self._delete(CONFIG_MAPS, name, uid_of(held))
             case GrowVolume(name=name, size=size):
                 await self._grow(name, size)
-            case DeleteNodeStore(name=name, node=node, uid=uid, reason=reason):
-                _LOG.info("the store of node %s is removed: %s", node, reason)
+            case DeleteNodeStore(name=name, store=store, uid=uid, reason=reason):
+                _LOG.info("the store of %s is removed: %s", in_words(store), reason)
                 return await self._delete(STATEFUL_SETS, name, uid) or await self._delete_claim(name)
         return None
 

@@ -38,7 +38,7 @@ class TopologySchedules:
     async def write(
         self, schedule: OperatorSchedule, observed: ObservedTopology, stores: Mapping[str, StorePlace]
     ) -> bool:
-        """Whether the schedule was taken. `stores` is node -> its store, of those that are there. Raises
+        """Whether the schedule was taken. `stores` are those that are there, by id. Raises
         LeaseLost, and the cluster's errors."""
         found = {seen.schedule.operator: seen for seen in self._seen()}
         seen = found.get(schedule.operator)
@@ -46,11 +46,11 @@ class TopologySchedules:
         if seen is None or topology is None or plan is None:
             return False
         old = seen.schedule
-        stores = {store.node: store for store in old.stores} | dict(stores)
+        stores = {store.id: store for store in old.stores} | dict(stores)
         workers = {executor.worker for executor in schedule.executors}
-        nodes = {place.node for place in schedule.workers if place.name in workers}
+        beside = {place.store for place in schedule.workers if place.name in workers}
         book = book_of([seen])
-        if not book.is_current(schedule) or not nodes <= stores.keys():
+        if not book.is_current(schedule) or not beside <= stores.keys():
             return False
         placed = placed_beside(old, schedule, stores)
         leaves = {one for one, place in old.shards.items() if placed.shards[one].home != place.home}

@@ -90,10 +90,10 @@ class WriteSchedule:
 
 @dataclass(frozen=True, slots=True)
 class ApplyNodeStore:
-    """Server-side apply of the StatefulSet of a node's store."""
+    """Server-side apply of the StatefulSet of a store; `store` is its id."""
 
     name: str
-    node: str
+    store: str
     document: Document
 
 
@@ -102,7 +102,7 @@ class DeleteNodeStore:
     """The StatefulSet of this uid, and its claim for a volume: no Schedule names the store any more."""
 
     name: str
-    node: str
+    store: str
     uid: str
     reason: str
 

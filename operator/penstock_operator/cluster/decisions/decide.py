@@ -178,7 +178,7 @@ def _leave_lost_stores(turn: Turn) -> None:
     targets = [
         StorePlace(store.id, store.node, store.address)
         for store in turn.observed.stores
-        if not turn.rooms.refusal(store.node) and not store.is_elsewhere
+        if turn.rooms.takes(store)
     ]
     taken = accepted(turn.observed.topology.manifest)
     changes, given_up = without_lost_stores(turn.observed, turn.losses, taken, targets)
@@ -354,6 +354,7 @@ def _make(turn: Turn, group: Group, pods: Sequence[MakeWorker]) -> bool:
             size.cpu_millis,
             turn.limit_millis,
             group.operator,
+            turn.rooms.take_server(node.name, entry.server if node.name == entry.preferred else None),
         )
         document = worker_pod(
             worker,

@@ -20,6 +20,7 @@ from penstock.api.schedule import pack_parts
 from penstock.dataflow.partitions import part_of
 from penstock.schedule.births import is_born
 from penstock.schedule.record import LIVES_MAX, OperatorSchedule, ShardPlace, StorePlace
+from penstock.schedule.store_ids import in_words
 from penstock_operator.cluster.kubernetes_api.names import ANNOTATION_ACCEPT_LOSS, short_hash
 from penstock_operator.cluster.observing.observed import Observed, ObservedSchedule, stores_there
 
@@ -65,7 +66,7 @@ def losses_of(observed: Observed) -> Losses:
         if shards:
             homes = dict.fromkeys(seen.schedule.shards[shard].home for shard in shards)
             emptied = [
-                f"the store of node {home} came back without them" for home in homes if home not in lost
+                f"the store of {in_words(home)} came back without them" for home in homes if home not in lost
             ]
             why = "; ".join((*(lost[store] for store in gone), *emptied))
             found.append(Loss(seen.schedule.operator, tuple(shards), why, _id(seen.schedule, shards)))
@@ -128,17 +129,16 @@ def _schedule(
 ) -> OperatorSchedule:
     """`old` with `anew` in another life, strays where they are, and, where it `drops`, without the lost
     stores."""
-    node_of = {worker.name: worker.node for worker in old.workers}
-    beside = {e.name: node_of[e.worker] for e in old.executors}
-    by_node = {store.node: store.id for store in targets}
+    store_of = {worker.name: worker.store for worker in old.workers}
+    beside = {e.name: store_of[e.worker] for e in old.executors}
+    there = {store.id for store in targets}
 
     def placed(shard: str, place: ShardPlace) -> ShardPlace:
         if shard in anew:
             home = place.home
             if home in lost:
-                home = by_node.get(beside[place.executor]) or min(
-                    by_node.values(), key=lambda store: (held[store], store)
-                )
+                near = beside[place.executor]
+                home = near if near in there else min(there, key=lambda store: (held[store], store))
                 held[home] += 1
             return replace(place, home=home, life=place.life + 1)
         if place.home in lost and shard in strays:
@@ -170,22 +170,22 @@ def _waits_for(seen: ObservedSchedule, observed: Observed, gone: Sequence[str]) 
     """Which store has yet to be there, and at rest, for what was lost with those that are `gone` to be known:
     one of them may have what is missed."""
     there = stores_there(observed.nodes, observed.stores)
-    applied = {place.node: place for place in seen.applied}
+    applied = {place.store: place for place in seen.applied}
     for store in seen.schedule.stores:
         if store.id in gone:
             continue
         if store.id not in there or observed.readings.get(store.id) is None:
-            return f"the store of node {store.node} answers"
-        place = applied.get(store.node)
+            return f"the store of {in_words(store.id)} answers"
+        place = applied.get(store.id)
         if place is None or place.version < seen.schedule.version:
-            return f"the store of node {store.node} has applied version {seen.schedule.version}"
+            return f"the store of {in_words(store.id)} has applied version {seen.schedule.version}"
         stuck = sum(
             home == store.id and seen.schedule.shards[shard].home in gone
             for shard, home in observed.strays.items()
             if shard in seen.schedule.shards
         )
         if place.shards_moving > stuck:
-            return f"shards have left node {store.node}"
+            return f"shards have left {in_words(store.id)}"
     return ""
 
 
@@ -193,9 +193,8 @@ def _lost_shards(seen: ObservedSchedule, observed: Observed, gone: Sequence[str]
     """Those whose home is gone; those that were on their way from there; and those that the agent of a store
     that is there misses."""
     schedule = seen.schedule
-    applied = {place.node: place for place in seen.applied}
-    versions = {node: place.version for node, place in applied.items()}
-    node_of = {store.id: store.node for store in schedule.stores}
+    applied = {place.store: place for place in seen.applied}
+    versions = {store: place.version for store, place in applied.items()}
     missed: dict[str, list[str]] = {}
     shards = []
     for shard, place in schedule.shards.items():
@@ -207,7 +206,7 @@ def _lost_shards(seen: ObservedSchedule, observed: Observed, gone: Sequence[str]
         elif reading is not None and reading.shards.get(shard, _UNASKED) is None and is_born(place, versions):
             missed.setdefault(place.home, []).append(shard)
     for home, names in missed.items():
-        told = applied.get(node_of.get(home, home))
+        told = applied.get(home)
         if gone or (told is not None and told.lost_shards == len(names)):
             shards += names
     return shards

@@ -14,6 +14,7 @@ from typing import Any
 
 from penstock.metrics.rows import HeldRow
 from penstock.schedule.record import OperatorSchedule
+from penstock.schedule.store_ids import in_words
 from penstock_operator.cluster.decisions.status import Finding
 from penstock_operator.cluster.observing.observed import Observed
 
@@ -40,7 +41,9 @@ def quota_finding(
         over = {store: size for store, size in held.items() if size > below_bytes}
     if not over:
         return _at_limit(observed) or Finding(False, "WithinQuota", within)
-    told = ", ".join(f"{_size(size)} in the store of node {store}" for store, size in sorted(over.items()))
+    told = ", ".join(
+        f"{_size(size)} in the store of {in_words(store)}" for store, size in sorted(over.items())
+    )
     until = f"its sources stop until it holds less than {_size(below_bytes)}"
     return Finding(True, "OverQuota", f"the topology holds {told}; {within}; {until}")
 
@@ -56,8 +59,8 @@ def quota_as_before(former: Mapping[str, Any]) -> Finding:
 def _at_limit(observed: Observed) -> Finding | None:
     """Whether a store is at its own limit, whoever fills it: it holds back the sources there by itself."""
     told = ", ".join(
-        f"the store of node {store} is at its limit of {_size(row.limit_bytes)}, of which this topology holds"
-        f" {_size(row.held_bytes)}"
+        f"the store of {in_words(store)} is at its limit of {_size(row.limit_bytes)}, "
+        f"of which this topology holds {_size(row.held_bytes)}"
         for store, row in sorted(_rows(observed).items())
         if row.limit_bytes
     )

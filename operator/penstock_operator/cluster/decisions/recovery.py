@@ -37,7 +37,13 @@ def recovery_of(observed: Observed, plan: Plan, state_uid: str, begun: Collectio
     """`begun` are the operators that have had a Schedule, as the Topology's status has it."""
     topology = observed.topology
     seen = {one.schedule.operator: one for one in observed.schedules}
-    there = sorted(store.id for store in observed.stores if not store.is_deleting)
+    named = {store.id for one in observed.schedules for store in one.schedule.stores}
+    there = sorted(
+        store.id
+        for store in observed.stores
+        # One that finds no place holds nothing, unless it has a volume.
+        if not store.is_deleting and (store.id in named or store.has_pvc or not store.finds_no_place)
+    )
     silent = [store for store in there if observed.kept.get(store) is None]
     schedules, anew, told, waiting, lost = dict(seen), list[str](), list[str](), list[str](), list[str]()
     unheard: tuple[str, ...] = ()

@@ -27,7 +27,7 @@ def book_of(schedules: Iterable[ObservedSchedule]) -> ScheduleBook:
     return ScheduleBook(
         {operator: one.schedule for operator, one in seen.items()},
         {executor: nodes for one in seen.values() for executor, nodes in one.remote.items()},
-        {operator: {place.node: place.version for place in one.applied} for operator, one in seen.items()},
+        {operator: {place.store: place.version for place in one.applied} for operator, one in seen.items()},
         seen_by_stores={operator: one.seen_by_stores for operator, one in seen.items()},
     )
 

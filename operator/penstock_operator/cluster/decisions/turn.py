@@ -5,8 +5,10 @@ Pure. Neighbours: `decide` fills it with actions, `verdict` and `leeway_for_slas
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from zlib import crc32
 
 from penstock.api.topology import Topology
 from penstock.dataflow.plan import Plan
@@ -206,16 +208,25 @@ class Turn:
         return [s.operator for s in self.plan.stages if group.operator in ("", s.operator)]
 
     def _rooms(self) -> NodeRooms:
-        counts: dict[str, int] = {}
-        for pod in self.observed.pods:
-            if pod.deletion_timestamp is None:
-                counts[pod.node] = counts.get(pod.node, 0) + 1
+        staying = [pod for pod in self.observed.pods if pod.deletion_timestamp is None]
+        counts = Counter(pod.node for pod in staying)
+        going = {worker.name for worker in self.workers if worker.must_go or worker.is_leaving}
+        beside = Counter(pod.store for pod in staying if pod.name not in going)
         name = self.observed.title
         created = str((self.observed.topology.manifest.get("metadata") or {}).get("creationTimestamp", ""))
         first = served_before(self.observed.needs, name, self.topology.spec.priority, created)
         avoided = {n.name for n in self.observed.nodes if self.since.recalls(avoids(n.name), AVOID_S)}
         avoided |= {worker.node for worker in self.workers if worker.lacks_cores}
-        return NodeRooms(self.observed.nodes, self.observed.stores, self.rules, counts, first, avoided)
+        return NodeRooms(
+            self.observed.nodes,
+            self.observed.stores,
+            self.rules,
+            counts,
+            first,
+            avoided,
+            beside,
+            crc32(name.encode()),
+        )
 
     def size_for(self, group: Group, *, is_spare: bool = False) -> Size:
         """What a new worker asks for: its part of the group's tasks."""
@@ -273,14 +284,14 @@ class Turn:
 
     def sla_hosts(self) -> Iterator[SlaHost]:
         """Ready workers that stay, with what fits their cores and their nodes."""
-        stores = {store.node: store for store in self.observed.stores if store.ready}
+        stores = {store.id: store for store in self.observed.stores if store.ready}
         free = {
             node.name: max(0, node.cpu_allocatable_millis - node.cpu_requested_millis)
             for node in self.observed.nodes
             if node.schedulable and not self.rooms.is_reserved
         }
         for worker in self.workers:
-            store, pod = stores.get(worker.node), self.pods.get(worker.name)
+            store, pod = stores.get(worker.store), self.pods.get(worker.name)
             is_able = worker.state is WorkerState.READY and not worker.must_go and not worker.is_leaving
             if store is None or pod is None or not is_able:
                 continue

@@ -45,7 +45,7 @@ def off_leaving_nodes(
     """What is done for the Schedules of `observed`, whatever its Topology means. `rules` say which nodes are
     to be left, and which stores do."""
     settled, book = settling_of(observed, since), book_of(observed.schedules)
-    workers = judge_workers(observed, observed.schedules, None, since, rules)
+    workers = judge_workers(observed, observed.schedules, None, since, rules, balances=False)
     changes: dict[str, OperatorSchedule] = {}
     ends: list[DeletePod] = []
     if any(worker.is_there for worker in workers):
@@ -89,25 +89,21 @@ def rehomed_schedules(
     stores: Sequence[ObservedStore],
     rules: PlacementRules,
 ) -> dict[str, OperatorSchedule]:
-    """Operator -> its schedule, of those that change, where nobody runs any: shards leave the stores of nodes
-    that are to be left, or that are gone while their store is on another one; and stores that are nobody's
-    home are named no more."""
-    by_node = {store.node: store for store in stores}
+    """Operator -> its schedule, of those that change, where nobody runs any: shards leave stores that
+    are to be left, those of nodes that are, and those that are on another node than their own; and stores
+    that are nobody's home are named no more."""
     there = stores_there(nodes, stores)
-    leaving = [store.node for store in stores if store.is_elsewhere and store.id in there]
-    leaving += [
-        node.name
-        for node in nodes
-        if node.ready
-        and (store := by_node.get(node.name)) is not None
-        and store.ready
-        and rules.sends_away(node)
+    by_node = {node.name: node for node in nodes}
+    leaving = [
+        store.id
+        for store in stores
+        if store.id in there and (store.is_elsewhere or store.leaves or rules.sends_away(by_node[store.node]))
     ]
     targets = [
         StorePlace(store.id, store.node, store.address)
-        for node in nodes
-        if (store := by_node.get(node.name)) is not None
-        and not store.is_elsewhere
+        for store in stores
+        if not store.is_elsewhere
+        and (node := by_node.get(store.node)) is not None
         and not rules.refuses(node, store)
     ]
     changes = rehomed(book.schedules, leaving, targets, book.unborn(book.schedules))

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from penstock.schedule.store_ids import in_words, node_of
 from penstock.store.failure_names import failures_of
 from penstock.supervision.worker import Worker, WorkerState
 from penstock_operator.cluster.decisions.identity import begun_operators
@@ -193,7 +194,7 @@ def _lost(turn: Turn) -> str:
     if turn.losses.unclear:
         return turn.losses.unclear
     told = [
-        f"{place.lost_shards} shards of {seen.schedule.operator} on node {place.node}"
+        f"{place.lost_shards} shards of {seen.schedule.operator} on {in_words(place.store)}"
         for seen in turn.observed.schedules
         for place in seen.applied
         if place.lost_shards
@@ -215,8 +216,8 @@ def away(turn: Turn) -> list[str]:
                 waiting[place.home] = waiting.get(place.home, 0) + 1
     nodes = {node.name for node in seen.nodes}
     return [
-        f"{count} shards wait for the store of node {home}"
-        + ("" if home in nodes else f", which is gone{f' ({told[home]})' if told.get(home) else ''}")
+        f"{count} shards wait for the store of {in_words(home)}"
+        + ("" if node_of(home) in nodes else f", which is gone{f' ({told[home]})' if told.get(home) else ''}")
         for home, count in sorted(waiting.items())
     ]
 

@@ -9,11 +9,17 @@ import hashlib
 import re
 from functools import lru_cache
 
+from penstock.schedule.store_ids import server_of
+
 LABEL_TOPOLOGY = "penstock.dev/topology"
 LABEL_TOPOLOGY_UID = "penstock.dev/topology-uid"
 LABEL_WORKER = "penstock.dev/worker"
 LABEL_OPERATOR = "penstock.dev/operator"
 LABEL_NODE = "penstock.dev/node"
+LABEL_SERVER = "penstock.dev/server"
+"""Which of its node's store servers a worker works on; without it the first one."""
+LABEL_STORE = "penstock.dev/store"
+"""A store that is not the first one of its node, by its id."""
 LABEL_HOME_UID = "penstock.dev/home-uid"
 LABEL_NAME = "app.kubernetes.io/name"
 LABEL_INSTANCE = "app.kubernetes.io/instance"
@@ -76,9 +82,9 @@ def worker_selector(topology: str) -> str:
     return ",".join(f"{name}={value}" for name, value in labels.items())
 
 
-def store_name(release: str, node: str) -> str:
-    """The StatefulSet of a node's store. Its pod is this name and "-0"."""
-    return fitted(f"{release}-store-{node}", STATEFUL_SET_LENGTH_MAX)
+def store_name(release: str, store: str) -> str:
+    """The StatefulSet of a store, by the store's id. Its pod is this name and "-0"."""
+    return fitted(f"{release}-store-{store}", STATEFUL_SET_LENGTH_MAX)
 
 
 def store_names_beginnings(release: str) -> tuple[str, ...]:
@@ -88,8 +94,15 @@ def store_names_beginnings(release: str) -> tuple[str, ...]:
     return whole, fitted_one[: STATEFUL_SET_LENGTH_MAX - _HASH_LENGTH - 1]
 
 
-def store_address(release: str, node: str, headless_service: str, namespace: str) -> str:
-    return f"{store_name(release, node)}-0.{headless_service}.{namespace}.svc:6379"
+def store_labels(store: str) -> dict[str, str]:
+    """What tells the objects of a store (by its id) from those of all others. The first one of a node goes by
+    the node; no further one has that label, for what selects the first would select it too."""
+    label = LABEL_STORE if server_of(store) else LABEL_NODE
+    return {**component_labels(COMPONENT_STORE), label: label_value(store)}
+
+
+def store_address(release: str, store: str, headless_service: str, namespace: str) -> str:
+    return f"{store_name(release, store)}-0.{headless_service}.{namespace}.svc:6379"
 
 
 def auth_secret_name(release: str) -> str:

@@ -1,4 +1,6 @@
-"""The store of a node: a StatefulSet of one pod, pinned to it, with Redis and the node's agent.
+"""A store of a node: a StatefulSet of one pod, pinned to it, with Redis and the store's agent.
+
+A node may have several, each a store of its own: what one of them costs or suffers is no other one's.
 
 It is replaced by nobody but the operator (OnDelete): what it holds is elsewhere first. It stays through a
 cordon and through a node's absence, because its state is there. Once its node is gone it is held by its
@@ -13,14 +15,12 @@ from typing import Any
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.manifest.document import cpu_millis, memory_bytes
+from penstock.schedule.store_ids import server_of
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_TEMPLATE,
-    COMPONENT_STORE,
-    LABEL_NODE,
-    component_labels,
-    label_value,
     namespaces_map_name,
     short_hash,
+    store_labels,
     store_name,
     store_names_beginnings,
 )
@@ -38,6 +38,10 @@ from penstock_operator.cluster.manifests.pod_parts import (
 )
 
 STORE_PORT = 6379
+PORT_NAME = "store"
+FURTHER_PORT_NAME = "further-store"
+"""Of servers that are not their node's first: the Service that leads to the caller's own node goes by the
+first one's name."""
 _AUTH_DIR = "/etc/penstock/store"
 _USERS_DIR = "/etc/penstock/users"
 _ACL = "users.acl"
@@ -53,13 +57,13 @@ _MAX_MEMORY_PERCENT = 70
 """Of the container's memory: the rest is for copies while the log is rewritten, and for clients."""
 
 
-def node_store(node: str, hostname: str | None, config: OperatorConfig) -> dict[str, Any]:
-    """The StatefulSet's document; its annotation tells a later template from this one. `hostname` None: its
-    node is gone, and its pod goes wherever its volume can be mounted."""
-    labels = {**component_labels(COMPONENT_STORE), LABEL_NODE: label_value(node)}
+def node_store(store: str, hostname: str | None, config: OperatorConfig) -> dict[str, Any]:
+    """The StatefulSet's document, of the store of this id; its annotation tells a later template from this
+    one. `hostname` None: its node is gone, and its pod goes wherever its volume can be mounted."""
+    labels = store_labels(store)
     template: Part = {
         "metadata": {"labels": labels},
-        "spec": _pod_spec(node, hostname, config),
+        "spec": _pod_spec(store, hostname, config),
     }
     spec: Part = {
         "replicas": 1,
@@ -76,7 +80,7 @@ def node_store(node: str, hostname: str | None, config: OperatorConfig) -> dict[
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": {
-            "name": store_name(config.fullname, node),
+            "name": store_name(config.fullname, store),
             "namespace": config.namespace,
             "labels": labels,
             "annotations": {ANNOTATION_TEMPLATE: short_hash(json.dumps(spec, sort_keys=True))},
@@ -85,7 +89,7 @@ def node_store(node: str, hostname: str | None, config: OperatorConfig) -> dict[
     }
 
 
-def _pod_spec(node: str, hostname: str | None, config: OperatorConfig) -> Part:
+def _pod_spec(store: str, hostname: str | None, config: OperatorConfig) -> Part:
     tolerations = [*plain_all(config.store.tolerations), *STAYS_WITH_ITS_NODE]
     held: Part = {"nodeSelector": dict(config.store.node_selector)}
     if hostname is not None:
@@ -94,7 +98,7 @@ def _pod_spec(node: str, hostname: str | None, config: OperatorConfig) -> Part:
     spec: Part = {
         **held,
         "automountServiceAccountToken": False,
-        "containers": [_store(config), _agent(node, config)],
+        "containers": [_store(store, config), _agent(store, config)],
         "enableServiceLinks": False,
         "securityContext": pod_security(config),
         "serviceAccountName": config.store.service_account,
@@ -109,15 +113,15 @@ def _pod_spec(node: str, hostname: str | None, config: OperatorConfig) -> Part:
     return spec
 
 
-def _store(config: OperatorConfig) -> Part:
-    memory = config.store.memory
-    tcp = {"tcpSocket": {"port": "store"}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6}
+def _store(store: str, config: OperatorConfig) -> Part:
+    memory, port = config.store.memory, FURTHER_PORT_NAME if server_of(store) else PORT_NAME
+    tcp = {"tcpSocket": {"port": port}, "periodSeconds": 10, "timeoutSeconds": 5, "failureThreshold": 6}
     return {
         "name": "store",
         "image": config.images.store,
         "imagePullPolicy": config.image_pull_policy,
         "args": redis_args(config),
-        "ports": [{"name": "store", "containerPort": STORE_PORT}],
+        "ports": [{"name": port, "containerPort": STORE_PORT}],
         "livenessProbe": tcp,
         "resources": {
             "requests": {"cpu": millis(cpu_millis(config.store.cpu)), "memory": memory},
@@ -149,10 +153,11 @@ def redis_args(config: OperatorConfig) -> list[str]:
     return ["redis-server", *(part for name, value in settings.items() for part in (f"--{name}", value))]
 
 
-def _agent(node: str, config: OperatorConfig) -> Part:
+def _agent(store: str, config: OperatorConfig) -> Part:
     values = {
-        "PENSTOCK_NODE": node,
-        "PENSTOCK_STORE_ID": node,
+        # A version that knows one store a node takes a further one for the store of a node that is gone.
+        "PENSTOCK_NODE": store,
+        "PENSTOCK_STORE_ID": store,
         "PENSTOCK_STORE_URL": f"redis://agent@127.0.0.1:{STORE_PORT}",
         "PENSTOCK_STORE_PASSWORD_FILE": f"{_AUTH_DIR}/{_PASSWORD}",
         "PENSTOCK_STORE_USERS_FILE": f"{_USERS_DIR}/{_ACL}",

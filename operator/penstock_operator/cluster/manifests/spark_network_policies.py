@@ -14,13 +14,10 @@ from typing import Any
 from penstock.api.operator_config import OperatorConfig
 from penstock_operator.cluster.kubernetes_api.names import (
     COMPONENT_SPARK_WORKER,
-    COMPONENT_STORE,
     LABEL_COMPONENT,
-    LABEL_NODE,
     LABEL_TOPOLOGY,
     LABEL_WORKER,
-    component_labels,
-    label_value,
+    store_labels,
     topology_labels,
 )
 from penstock_operator.cluster.manifests.node_store import STORE_PORT
@@ -34,7 +31,7 @@ def spark_network_policies(
     """Documents, for a topology of `namespace`. What else may reach a worker or a store, the chart says."""
     ours = {LABEL_TOPOLOGY: topology, LABEL_WORKER: home.worker}
     spark_workers = {**ours, LABEL_COMPONENT: COMPONENT_SPARK_WORKER}
-    store = {**component_labels(COMPONENT_STORE), LABEL_NODE: label_value(home.node)}
+    store = store_labels(home.store)
     to_store = [{"protocol": "TCP", "port": STORE_PORT}]
     joined = _policy(f"{home.worker}-spark", ours, {"from": _pods(ours)}, home, topology, namespace)
     if namespace != config.namespace:

@@ -40,11 +40,11 @@ from penstock_operator.cluster.manifests.worker_pod import (
 
 @dataclass(frozen=True, slots=True)
 class Home:
-    """The worker whose remote tasks run here: its pod's name, uid, node and IP."""
+    """The worker whose remote tasks run here: its pod's name, uid, store and IP."""
 
     worker: str
     uid: str
-    node: str
+    store: str
     host: str
 
 

@@ -15,11 +15,13 @@ from penstock.api.launch.worker_launch import ENV_REMOTE_STORE_URL
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.topology import Topology
 from penstock.connectors.secrets import ENV_SECRETS
+from penstock.schedule.store_ids import store_id
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_TEMPLATE,
     COMPONENT_WORKER,
     LABEL_NODE,
     LABEL_OPERATOR,
+    LABEL_SERVER,
     LABEL_WORKER,
     label_value,
     plan_name,
@@ -56,12 +58,13 @@ KEY_FILE = f"{_STORE_DIR}/{_SPARK_KEY}"
 """Whoever has it may join the Spark masters of a topology's workers. It stays when passwords are rotated: a
 master that has started knows no other."""
 _READABLE_BY_GROUP = 0o440
+_FIRST_STORE_ID = field_env("PENSTOCK_STORE_ID", "spec.nodeName")
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerPod:
-    """One worker to be: its name, its node (and that node's hostname label), its cores. `operator` is ""
-    where a worker runs several."""
+    """One worker to be: its name, its node (and that node's hostname label), its cores, and which of the
+    node's store servers it is to work on. `operator` is "" where a worker runs several."""
 
     name: str
     node: str
@@ -69,6 +72,12 @@ class WorkerPod:
     cpu_request_millis: int
     cpu_limit_millis: int
     operator: str = ""
+    server: int = 0
+
+    @property
+    def store(self) -> str:
+        """The id of the store that it is to work on."""
+        return store_id(self.node, self.server)
 
 
 def worker_image(topology: Topology, config: OperatorConfig) -> str:
@@ -98,6 +107,8 @@ def worker_pod(
     }
     if worker.operator:
         labels[LABEL_OPERATOR] = worker.operator
+    if worker.server:
+        labels[LABEL_SERVER] = str(worker.server)
     affinity = plain(user.affinity) if user.affinity is not None else None
     tolerations = [*plain_all(user.tolerations), *plain_all(config.worker.tolerations), *STAYS_WITH_ITS_NODE]
     spec: Part = {
@@ -144,7 +155,7 @@ def _container(
         "args": ["python", "-m", "penstock_worker"],
         "env": [
             *plain_all(user.env),
-            *_env(topology, state_uid, config, login),
+            *_env(worker, topology, state_uid, config, login),
             *(_remote_env(worker, config, login) if topology.spec.remote_tasks == "Allowed" else ()),
         ],
         "ports": [{"name": "metrics", "containerPort": config.metrics_ports.worker}],
@@ -168,9 +179,13 @@ def _container(
     return container
 
 
-def _env(topology: Topology, state_uid: str, config: OperatorConfig, login: WorkerLogin) -> list[Part]:
+def _env(
+    worker: WorkerPod, topology: Topology, state_uid: str, config: OperatorConfig, login: WorkerLogin
+) -> list[Part]:
     """The operator's own: they come last, and so win over the user's (which the API refuses anyway)."""
-    store = f"{config.store.local_service}.{config.namespace}.svc:6379"
+    store, own_id = f"{config.store.local_service}.{config.namespace}.svc:6379", _FIRST_STORE_ID
+    if worker.server:
+        store, own_id = _address(worker, config), {"name": "PENSTOCK_STORE_ID", "value": worker.store}
     values = {
         "PENSTOCK_TOPOLOGY_UID": state_uid,
         "PENSTOCK_MANIFEST": f"{_PLAN_DIR}/{TOPOLOGY_FILE}",
@@ -185,19 +200,22 @@ def _env(topology: Topology, state_uid: str, config: OperatorConfig, login: Work
         field_env("PENSTOCK_WORKER", "metadata.name"),
         field_env("PENSTOCK_POD_UID", "metadata.uid"),
         field_env("PENSTOCK_NODE", "spec.nodeName"),
-        field_env("PENSTOCK_STORE_ID", "spec.nodeName"),
+        own_id,
         field_env("PENSTOCK_TEMPLATE", f"metadata.annotations['{ANNOTATION_TEMPLATE}']"),
     ]
 
 
 def _remote_env(worker: WorkerPod, config: OperatorConfig, login: WorkerLogin) -> list[Part]:
     """Where Spark workers of other nodes, and their tasks, find this worker and its node's store."""
-    store = store_address(config.fullname, worker.node, config.store.headless_service, config.namespace)
     return [
-        {"name": ENV_REMOTE_STORE_URL, "value": f"redis://{login.user}@{store}"},
+        {"name": ENV_REMOTE_STORE_URL, "value": f"redis://{login.user}@{_address(worker, config)}"},
         {"name": ENV_KEY_FILE, "value": KEY_FILE},
         field_env(ENV_HOST, "status.podIP"),
     ]
+
+
+def _address(worker: WorkerPod, config: OperatorConfig) -> str:
+    return store_address(config.fullname, worker.store, config.store.headless_service, config.namespace)
 
 
 def _code_map(topology: Topology) -> str | None:

@@ -16,6 +16,7 @@ from penstock.api.operator_config import OperatorConfig
 from penstock.api.schedule_object import applied_of, from_object, owner_of
 from penstock.manifest.faults import InvalidManifest
 from penstock.schedule.remote import remote_of, with_remote
+from penstock.schedule.store_ids import node_of
 from penstock_operator.cluster.kubernetes_api.names import (
     ANNOTATION_IDENTITY,
     ANNOTATION_TEMPLATE,
@@ -25,6 +26,8 @@ from penstock_operator.cluster.kubernetes_api.names import (
     LABEL_COMPONENT,
     LABEL_NAME,
     LABEL_NODE,
+    LABEL_SERVER,
+    LABEL_STORE,
     LABEL_TOPOLOGY,
     label_value,
     store_address,
@@ -93,8 +96,10 @@ def topology_label(thing: Object) -> str:
 
 
 def node_named(thing: Object) -> str:
-    """The value of the label that says which node a pod or a store is for; "" for none."""
-    return str(_labels(thing).get(LABEL_NODE, ""))
+    """The value of the label that says which node a pod is for, or which store a StatefulSet or its pod is;
+    "" for none."""
+    labels = _labels(thing)
+    return str(labels.get(LABEL_STORE) or labels.get(LABEL_NODE, ""))
 
 
 def is_of(thing: Object, topology: str) -> bool:
@@ -133,7 +138,13 @@ def observe_pod(pod: Object, nodes: Iterable[str]) -> ObservedPod:
         reason=reason,
         message=message,
         host=str(status.get("podIP") or status.get("hostIP") or ""),
+        server=_server_of(labels),
     )
+
+
+def _server_of(labels: Mapping[str, str]) -> int:
+    number = labels.get(LABEL_SERVER, "")
+    return int(number) if number.isdecimal() else 0
 
 
 def requested(pod: Object) -> Request:
@@ -207,15 +218,16 @@ def observe_store(
     """`pod` is the set's only one, if it is there."""
     metadata, spec = stateful_set["metadata"], stateful_set["spec"]
     told = _agent_settings(spec)
-    node = told.get(_NODE) or _node_of(_labels(stateful_set).get(LABEL_NODE, ""), nodes)
+    store = told.get(_NODE) or _node_of(_labels(stateful_set).get(LABEL_NODE, ""), nodes)
+    node = node_of(store)
     volume = _volume(spec)
     status = (pod or {}).get("status") or {}
     reason, message = _trouble(status, next(iter(status.get("containerStatuses") or ()), {}))
     is_leaving = pod is not None and "deletionTimestamp" in pod["metadata"]
     return ObservedStore(
-        id=node,
+        id=store,
         node=node,
-        address=store_address(config.fullname, node, config.store.headless_service, config.namespace),
+        address=store_address(config.fullname, store, config.store.headless_service, config.namespace),
         ready=pod is not None and not is_leaving and _condition(status, "Ready").get("status") == "True",
         durability=told.get(_DURABILITY, "Process"),
         has_pvc=volume is not None,

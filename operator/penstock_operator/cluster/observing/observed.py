@@ -21,7 +21,11 @@ from penstock.metrics.rows import HeldRow, ShardRow, TaskRow, WorkerRow
 from penstock.schedule.rebuilding import Kept
 from penstock.schedule.record import AppliedPlace, OperatorSchedule, TablePlace
 from penstock.schedule.remote import Remote
+from penstock.schedule.store_ids import server_of, store_id
 from penstock.store.port import ShardCounters
+
+UNSCHEDULABLE = "Unschedulable"
+"""The scheduler's reason, in Kubernetes' own word."""
 
 
 class TopologyKey(NamedTuple):
@@ -98,6 +102,13 @@ class ObservedPod:
     message: str = ""
     host: str = ""
     """Its IP, or the node's; "" before it has one."""
+    server: int = 0
+    """Which of its node's store servers it works on."""
+
+    @property
+    def store(self) -> str:
+        """The id of the store that it works on."""
+        return store_id(self.node, self.server)
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +149,7 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class ObservedStore:
-    """A node store: its StatefulSet, and its pod if there is one. `id` is the node's name.
+    """A node store: its StatefulSet, and its pod if there is one. `id` is as `store_ids` has it.
 
     `ready` says that the pod is: store and agent are there. `durability` is Process or Disk.
     """
@@ -168,6 +179,20 @@ class ObservedStore:
     """Whether its agent follows further namespaces: one that was made before there were any does not."""
     lost: str = ""
     """Why what it held is gone, and will not be back by itself; "" while that is not so."""
+    leaves: str = ""
+    """Why its workers are to leave it, though its node has another that stays; "" where they are not."""
+    closed: str = ""
+    """Why it takes no more workers; "" where it does."""
+
+    @property
+    def finds_no_place(self) -> bool:
+        """Its pod waits for room on its node, and may do so for ever."""
+        return not self.ready and not self.runs_on and self.message.startswith(UNSCHEDULABLE)
+
+    @property
+    def server(self) -> int:
+        """Which of its node's servers it is."""
+        return server_of(self.id)
 
     @property
     def is_elsewhere(self) -> bool:

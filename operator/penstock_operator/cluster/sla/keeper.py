@@ -59,7 +59,7 @@ class TopologyLoop(Protocol):
         ...
 
     def ready_stores(self) -> Mapping[str, StorePlace]:
-        """Node -> its store, of those that are there."""
+        """By id, those that are there."""
         ...
 
     def unread(self, store: str) -> None:
@@ -237,8 +237,9 @@ class SlaKeeper:
         """One call to each store that is home of a shard in scope, or beside a worker that may run some, or
         some of a source whose lag is asked."""
         homes = homes_of(in_scope)
-        nodes = {worker.node for schedule in (*in_scope, *upstream) for worker in schedule.workers}
-        wanted = homes.keys() | {store.id for node, store in stores.items() if node in nodes}
+        wanted = homes.keys() | {
+            worker.store for schedule in (*in_scope, *upstream) for worker in schedule.workers
+        }
         addresses = {store.id: store.address for store in stores.values() if store.id in wanted}
         uid = _state_uid(topology, schedules)
         readings = await self._reader.read(uid, addresses, homes)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from penstock.schedule.store_ids import server_of
 from penstock_operator.cluster.decisions.actions import DeletePod
 from penstock_operator.cluster.kubernetes_api.port import Object, name_of
 from penstock_operator.cluster.manifests.node_store import claim_name
@@ -63,22 +64,23 @@ def why_lost(
 ) -> str:
     """Why nothing of a homeless store comes back by itself; "" where its volume can be mounted by some node.
     `claim` and `volume` are as the API server has them, None: it has none."""
-    gone = f"node {store.node} is gone"
+    gone, server = f"node {store.node} is gone", server_of(store.id)
+    its_store = f"its store of server {server}" if server else "its store"
     if not store.has_pvc:
-        return f"{gone}, and its store was on that machine's own disk (an emptyDir)"
+        return f"{gone}, and {its_store} was on that machine's own disk (an emptyDir)"
     name = claim_name(store.stateful_set)
     if claim is None:
-        return f"{gone}, and so is its store's claim {name}"
+        return f"{gone}, and so is {its_store}'s claim {name}"
     bound = (claim.get("spec") or {}).get("volumeName")
     if not bound:
-        return f"{gone}, and its store's claim {name} has no volume"
+        return f"{gone}, and {its_store}'s claim {name} has no volume"
     if volume is None:
-        return f"{gone}, and so is its store's volume {bound}"
+        return f"{gone}, and so is {its_store}'s volume {bound}"
     required = ((volume.get("spec") or {}).get("nodeAffinity") or {}).get("required")
     terms = (required or {}).get("nodeSelectorTerms")
     if terms is not None and not any(fits_terms(terms, node.name, node.labels) for node in nodes):
         return (
-            f"{gone}, and no other one can mount its store's volume {name_of(volume)}; if a node of that "
+            f"{gone}, and no other one can mount {its_store}'s volume {name_of(volume)}; if a node of that "
             "name and its disk come back, so does the state"
         )
     return ""

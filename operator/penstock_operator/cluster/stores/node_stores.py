@@ -1,7 +1,8 @@
-"""Which nodes have a store: one StatefulSet for each schedulable node that fits the selector.
+"""Which nodes have stores: a StatefulSet for each server of each schedulable node that fits the selector.
 
-A node that is cordoned or gone loses its store only when no Schedule names it any more: until then it holds
-state. Neighbours: `manifests.node_store` builds the object, `store_volumes` says what can become of a volume.
+A node that is cordoned or gone, or that is to have fewer servers, loses a store only when no Schedule names
+it any more: until then it holds state. Neighbours: `manifests.node_store` builds the object, `store_volumes`
+says what can become of a volume.
 """
 
 from __future__ import annotations
@@ -12,6 +13,10 @@ from enum import Enum
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.api.pods.pod_settings import PodSettings
+from penstock.api.specs.sizes_spec import SERVERS_MAX
+from penstock.control.wording import counted
+from penstock.manifest.document import cpu_millis, memory_bytes
+from penstock.schedule.store_ids import node_of, server_of, store_id
 from penstock_operator.cluster.decisions.actions import (
     ApplyNodeStore,
     DeleteNodeStore,
@@ -35,12 +40,14 @@ NONE_HOMELESS = Homeless()
 
 
 class _Stands(Enum):
-    """How a node's store stands."""
+    """How a store stands."""
 
     NOT_WANTED = "there is none, and the node is to have none"
     MISSING = "there is none: the node is to have one, or a Schedule names the one that went with its node"
+    WAITS = "there is none, and the node has no room for a further one, or an earlier one is not ready yet"
     GOING = "it is being deleted"
     MISPLACED = "it should not be where it is"
+    SURPLUS = "its node is to have fewer, and it is not one of the first"
     HOMELESS = "it should not be where it is, and may go wherever its volume can be mounted"
     OTHER_VOLUME = "its volume is another than what is configured"
     IN_PLACE = "it is as it should be, but perhaps for its template"
@@ -59,8 +66,10 @@ _CARE = {
     # how it stands: (while a Schedule names it, or that is not known; while none does)
     _Stands.NOT_WANTED: (_Care.LEAVE, _Care.LEAVE),
     _Stands.MISSING: (_Care.KEEP, _Care.KEEP),
+    _Stands.WAITS: (_Care.KEEP, _Care.LEAVE),
     _Stands.GOING: (_Care.LEAVE, _Care.LEAVE),
     _Stands.MISPLACED: (_Care.LEAVE, _Care.REMOVE),
+    _Stands.SURPLUS: (_Care.EMPTY, _Care.REMOVE),
     _Stands.HOMELESS: (_Care.KEEP, _Care.REMOVE),
     _Stands.OTHER_VOLUME: (_Care.EMPTY, _Care.REMOVE),
     _Stands.IN_PLACE: (_Care.KEEP, _Care.KEEP),
@@ -69,15 +78,16 @@ _CARE = {
 
 @dataclass(frozen=True, slots=True)
 class OneStore:
-    """What a decision about the store of node `name` follows from. `node` is None for one that is gone,
+    """What a decision about the store with the id `name` follows from. `node` is None for one that is gone,
     `store` where there is none; `is_unnamed`: that no Schedule names it is known; `may_go`: it is homeless,
-    and its volume may be mounted elsewhere."""
+    and its volume may be mounted elsewhere. `may_begin`: it may be made now, where it is not there."""
 
     name: str
     node: ObservedNode | None
     store: ObservedStore | None
     is_unnamed: bool
     may_go: bool
+    may_begin: bool = True
 
 
 def decide_store(one: OneStore, config: OperatorConfig) -> StoresDecision:
@@ -89,13 +99,13 @@ def decide_store(one: OneStore, config: OperatorConfig) -> StoresDecision:
     name, store = one.name, one.store
     actions: list[ApplyNodeStore | DeleteNodeStore | GrowVolume] = []
     notices: list[tuple[str, Event]] = []
-    stands, reason = _stands(one.node, store, config, may_go=one.may_go)
+    stands, reason = _stands(one, config)
     care = _CARE[stands][one.is_unnamed]
     if care is _Care.REMOVE and store is not None:
         actions.append(DeleteNodeStore(store.stateful_set, name, store.uid, reason))
     if care in (_Care.REMOVE, _Care.LEAVE):
         return StoresDecision(tuple(actions))
-    own = name if one.node is None else one.node.hostname or name
+    own = node_of(name) if one.node is None else one.node.hostname or one.node.name
     document = node_store(name, None if one.may_go else own, as_it_may_be(store, config))
     metadata: Mapping[str, str] = document["metadata"]["annotations"]
     if store is None or store.template_hash != metadata[ANNOTATION_TEMPLATE]:
@@ -119,20 +129,26 @@ def decide_stores(
 ) -> StoresDecision:
     """`named` are the ids of all stores that any Schedule of the namespace names; None while the Schedules
     could not be listed completely: then none is removed. `decide` says it of each store."""
-    existing = {store.node: store for store in stores}
+    existing = {store.id: store for store in stores}
     by_name = {node.name: node for node in nodes}
+    wanted = {
+        store_id(node.name, server)
+        for node in nodes
+        for server in range(config.store.servers_of(node.cpu_allocatable_millis))
+    }
     decisions = [
         decide(
             OneStore(
                 name,
-                by_name.get(name),
+                by_name.get(node_of(name)),
                 existing.get(name),
                 is_unnamed=named is not None and name not in named,
                 may_go=name in homeless.may_go,
+                may_begin=name in existing or _may_begin(name, by_name.get(node_of(name)), existing, config),
             ),
             config,
         )
-        for name in sorted(by_name.keys() | existing.keys() | set(named or ()))
+        for name in sorted(wanted | existing.keys() | set(named or ()))
     ]
     return StoresDecision(
         tuple(action for one in decisions for action in one.actions),
@@ -141,17 +157,21 @@ def decide_stores(
     )
 
 
-def _stands(
-    node: ObservedNode | None, store: ObservedStore | None, config: OperatorConfig, *, may_go: bool
-) -> tuple[_Stands, str]:
+def _stands(one: OneStore, config: OperatorConfig) -> tuple[_Stands, str]:
     """How it stands; and why it is not to stay as it is, where it is not."""
+    node, store = one.node, one.store
+    surplus = why_surplus(one.name, node, config)
     if store is None:
         is_wanted = node is None or _is_wanted(node, config)
-        return (_Stands.MISSING if is_wanted else _Stands.NOT_WANTED), ""
+        if not is_wanted or (surplus and one.is_unnamed):
+            return _Stands.NOT_WANTED, ""
+        return (_Stands.MISSING if one.may_begin else _Stands.WAITS), ""
     if store.is_deleting:
         return _Stands.GOING, ""
     if reason := _out_of_place(node, store, config):
-        return (_Stands.HOMELESS if may_go else _Stands.MISPLACED), reason
+        return (_Stands.HOMELESS if one.may_go else _Stands.MISPLACED), reason
+    if surplus:
+        return _Stands.SURPLUS, surplus
     if reason := why_another_volume(store, config):
         return _Stands.OTHER_VOLUME, reason
     return _Stands.IN_PLACE, ""
@@ -161,6 +181,35 @@ def as_left(nodes: Sequence[ObservedNode], config: OperatorConfig) -> tuple[Obse
     """The nodes as topologies are to see them: one whose store has to leave takes no worker either."""
     rules = _rules(config)
     return tuple(replace(one, schedulable=False) if rules.sends_away(one) else one for one in nodes)
+
+
+def why_surplus(store: str, node: ObservedNode | None, config: OperatorConfig) -> str:
+    """Why a node that is there is to have no such server; "" when it is."""
+    servers = config.store.servers_of(node.cpu_allocatable_millis) if node is not None else SERVERS_MAX
+    if server_of(store) < servers:
+        return ""
+    return f"node {node_of(store)} is to have {counted(servers, 'store server')}"
+
+
+def _may_begin(
+    name: str, node: ObservedNode | None, existing: Mapping[str, ObservedStore], config: OperatorConfig
+) -> bool:
+    """Whether a store that is not there may be made. The first of a node takes its place; a further one waits
+    until the one before is ready and there is room for it: with a priority class it would drive out others,
+    and where it waits for room it might take that of a store that is started anew."""
+    if node is None or not (server := server_of(name)):
+        return True
+    before = existing.get(store_id(node.name, server - 1))
+    store, agent = config.store, config.agent
+    return (
+        before is not None
+        and before.ready
+        and node.cpu_allocatable_millis - node.cpu_requested_millis
+        >= cpu_millis(store.cpu) + cpu_millis(agent.cpu)
+        and node.memory_allocatable_bytes - node.memory_requested_bytes
+        >= memory_bytes(store.memory) + memory_bytes(agent.memory)
+        and node.pods < node.pods_allocatable
+    )
 
 
 def _is_wanted(node: ObservedNode, config: OperatorConfig) -> bool:

@@ -22,7 +22,7 @@ class StoreDecisions:
     def __init__(self, config: OperatorConfig) -> None:
         self._config = config
         self._last: dict[str, tuple[object, StoresDecision]] = {}
-        """Node -> (what it followed from, the decision)."""
+        """Store id -> (what it followed from, the decision)."""
         self._before: dict[str, tuple[object, StoresDecision]] = {}
 
     def about(
@@ -37,7 +37,7 @@ class StoreDecisions:
         return decide_stores(self._config, nodes, stores, named, homeless, self._decide)
 
     def _decide(self, one: OneStore, config: OperatorConfig) -> StoresDecision:
-        basis = (_but_for_requests(one.node), one.store, one.is_unnamed, one.may_go)
+        basis = (_but_for_requests(one.node), one.store, one.is_unnamed, one.may_go, one.may_begin)
         known = self._before.get(one.name)
         if known is None or known[0] != basis:
             known = (basis, decide_store(one, config))
@@ -48,4 +48,11 @@ class StoreDecisions:
 def _but_for_requests(node: ObservedNode | None) -> tuple[object, ...] | None:
     if node is None:
         return None
-    return (node.ready, node.schedulable, node.labels, node.taints, node.hostname)
+    return (
+        node.ready,
+        node.schedulable,
+        node.labels,
+        node.taints,
+        node.hostname,
+        node.cpu_allocatable_millis,
+    )

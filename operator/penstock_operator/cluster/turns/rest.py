@@ -63,6 +63,7 @@ def rest_after(observed: Observed, before: Memory, decision: Decision, now_s: fl
         return None
     nodes = frozenset(
         {pod.node for pod in (*observed.pods, *observed.spark_workers)}
+        | {pod.store for pod in observed.pods}
         | {store.id for one in observed.schedules for store in one.schedule.stores}
         | {store.node for one in observed.schedules for store in one.schedule.stores}
         | {place.home for one in observed.schedules for place in one.schedule.shards.values()}

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from penstock.api.operator_config import OperatorConfig
 from penstock.errors import PermanentError, RetryError
+from penstock.schedule.store_ids import in_words, node_of
 from penstock_operator.cluster.carrying_out.events import event_object
 from penstock_operator.cluster.decisions.actions import Event
 from penstock_operator.cluster.kubernetes_api.port import (
@@ -35,7 +36,12 @@ from penstock_operator.cluster.stores.homeless import (
 )
 from penstock_operator.cluster.stores.retained_homes import retained_homes
 from penstock_operator.cluster.stores.store_decisions import StoreDecisions
-from penstock_operator.cluster.stores.store_renewal import RenewalMemory, as_cordoned, decide_renewal
+from penstock_operator.cluster.stores.store_renewal import (
+    RenewalMemory,
+    as_cordoned,
+    as_to_be_left,
+    decide_renewal,
+)
 from penstock_operator.cluster.stores.store_tries import StoreTries
 from penstock_operator.cluster.turns.passwords_turn import PasswordsTurns
 from penstock_operator.cluster.turns.served_namespace import ServedNamespace
@@ -49,7 +55,7 @@ _HOMELESS_LOOK_S = 5.0
 
 class StoresTurns:
     """`served` are all namespaces whose Schedules name stores, the first is the stores' own.
-    `wake_topologies`: another node is to be emptied for its store's renewal, or none any more."""
+    `wake_topologies`: another store is to be emptied for its renewal, or none any more."""
 
     def __init__(
         self,
@@ -83,8 +89,8 @@ class StoresTurns:
 
     @property
     def renewing(self) -> str:
-        """The node whose store is being renewed; "" for none."""
-        return self._renewal.node
+        """The id of the store that is being renewed; "" for none."""
+        return self._renewal.store
 
     @property
     def lost(self) -> Mapping[str, str]:
@@ -125,9 +131,13 @@ class StoresTurns:
         homeless = Homeless(frozenset(reasons.keys() - lost.keys()), lost)
         if homeless != self._homeless:
             for store in homeless.may_go - self._homeless.may_go:
-                _LOG.info("node %s is gone: its store comes up where its volume can be mounted", store)
+                _LOG.info(
+                    "node %s is gone: store %s comes up where its volume can be mounted",
+                    node_of(store),
+                    store,
+                )
             for store in homeless.lost.keys() - self._homeless.lost.keys():
-                _LOG.warning("the store of node %s is lost: %s", store, homeless.lost[store])
+                _LOG.warning("store %s is lost: %s", store, homeless.lost[store])
             self._homeless = homeless
             self._wake_topologies()
 
@@ -141,7 +151,7 @@ class StoresTurns:
             if bound:
                 volume = await self._cluster.get(VOLUMES, bound)
         except NotAllowed as error:
-            _LOG.info("the volume of the store of node %s cannot be looked at: %s", store.node, error)
+            _LOG.info("the volume of the store of %s cannot be looked at: %s", in_words(store.id), error)
             return ""
         return why_lost(store, claim, volume, nodes)
 
@@ -165,8 +175,8 @@ class StoresTurns:
             self._clocks.monotonic_s(),
             replaced,
         )
-        if renewal.memory.node != self._renewal.node:
-            _LOG.info("the store that is being renewed is %s", renewal.memory.node or "none")
+        if renewal.memory.store != self._renewal.store:
+            _LOG.info("the store that is being renewed is %s", renewal.memory.store or "none")
             self._wake_topologies()
         self._renewal = renewal.memory
         if renewal.restart is not None:
@@ -179,11 +189,12 @@ class StoresTurns:
         if not (served.is_open and served.mirror.is_complete()):
             return
         topologies = {name_of(one) for one in served.mirror.all(TOPOLOGIES)}
+        nodes, stores = self._picture.nodes(), self._picture.stores()
         writes = retained_homes(
             served.picture.schedules_but_of(topologies),
             topologies,
-            as_cordoned(self._picture.nodes(), self._renewal.node),
-            self._picture.stores(),
+            as_cordoned(nodes, stores, self._config, self._renewal.store),
+            as_to_be_left(nodes, stores, self._config, self._renewal.store),
             self._config,
             self._leadership.term,
             served.name,

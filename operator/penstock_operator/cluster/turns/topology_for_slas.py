@@ -63,7 +63,7 @@ class TopologyForSlas:
 
     def ready_stores(self) -> Mapping[str, StorePlace]:
         return {
-            store.node: StorePlace(store.id, store.node, store.address)
+            store.id: StorePlace(store.id, store.node, store.address)
             for store in self.picture.stores()
             if store.ready
         }

@@ -51,7 +51,7 @@ from penstock_operator.cluster.observing.observed import (
 from penstock_operator.cluster.observing.pairs_reader import PairsReader
 from penstock_operator.cluster.observing.store_reader import StoreReader
 from penstock_operator.cluster.stores.node_stores import as_left
-from penstock_operator.cluster.stores.store_renewal import as_cordoned
+from penstock_operator.cluster.stores.store_renewal import as_cordoned, as_to_be_left
 from penstock_operator.cluster.turns.rest import looks_every_s, own_pace, rest_after, rests_s
 from penstock_operator.cluster.turns.served_namespace import ServedNamespace
 from penstock_operator.cluster.turns.work import Clocks, Leadership, Work
@@ -76,7 +76,7 @@ class WorkersLogins(Protocol):
 
 class TopologyTurns:
     """The turns of the loops of one namespace's topologies. `works` are those of all namespaces; `control`
-    answers what LatencySLAs control of a topology of this one, `renewing` the node whose store is being
+    answers what LatencySLAs control of a topology of this one, `renewing` the id of the store that is being
     renewed ("" for none), `lost` which stores are gone for good (id -> why); `wake_all` wakes all loops:
     there may be room now."""
 
@@ -122,8 +122,9 @@ class TopologyTurns:
         self._now_us = now_us
         self._counted = (-math.inf, 0)
         """When those that rest were counted, and how many they were."""
-        self._nodes: tuple[tuple[ObservedNode, ...], str, tuple[ObservedNode, ...]] | None = None
-        """Of the last look: all nodes, which one's store is being renewed, how topologies are to see them."""
+        self._nodes: tuple[tuple[object, ...], tuple[ObservedNode, ...]] | None = None
+        """Of the last look: all nodes, all stores, which one is being renewed; how topologies are to see the
+        nodes then."""
         self._seen_stores: tuple[tuple[ObservedStore, ...], tuple[ObservedStore, ...]] = ((), ())
         """Of the last look: all stores, how topologies of a further namespace are to see them."""
 
@@ -228,7 +229,7 @@ class TopologyTurns:
             wanted |= {store.id for store in one.schedule.stores}
             for shard, place in one.schedule.shards.items():
                 homes.setdefault(place.home, []).append(shard)
-        wanted |= {pod.node for pod in self._own.workers_of(topology.name)} | homes.keys()
+        wanted |= {pod.store for pod in self._own.workers_of(topology.name)} | homes.keys()
         addresses = {store.id: store.address for store in self._picture.stores() if store.id in wanted}
         uid = _state_uid(topology, schedules)
         readings = await self._reader.read(uid, addresses, homes)
@@ -242,6 +243,7 @@ class TopologyTurns:
         stores, lost = self._picture.stores(), self._lost()
         if self._namespace != self._config.namespace:
             stores = self._for_others(stores)
+        stores = as_to_be_left(self._picture.nodes(), stores, self._config, self._renewing())
         if not lost:
             return stores
         return tuple(replace(one, lost=lost[one.id]) if one.id in lost else one for one in stores)
@@ -364,9 +366,11 @@ class TopologyTurns:
     def _nodes_for(self, topology: str) -> tuple[ObservedNode, ...]:
         """As topologies are to see them."""
         nodes, renewing = self._picture.nodes(self._key(topology)), self._renewing()
-        if self._nodes is None or self._nodes[0] is not nodes or self._nodes[1] != renewing:
-            self._nodes = (nodes, renewing, as_cordoned(as_left(nodes, self._config), renewing))
-        return self._nodes[2]
+        stores = self._picture.stores() if renewing else ()
+        seen = (nodes, stores, renewing)
+        if self._nodes is None or any(a is not b for a, b in zip(self._nodes[0], seen, strict=True)):
+            self._nodes = (seen, as_cordoned(as_left(nodes, self._config), stores, self._config, renewing))
+        return self._nodes[1]
 
     def _needs_beside(self, topology: str) -> tuple[Need, ...]:
         """What the others have no room for."""

@@ -27,7 +27,8 @@ def replaced_in_place(
         return []
     (worker,) = hosts.active
     pod = pods.get(worker.name)
-    if worker.is_current or worker.is_cordoned or pod is None:
+    is_current = worker.is_current and not worker.leaves_store
+    if is_current or worker.is_cordoned or pod is None:
         return []
     freed = Size(pod.cpu_request_millis, pod.memory_request_bytes)
     if not rooms.has_room_instead(size, worker.node, freed):

@@ -20,6 +20,9 @@ _OWN_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _CORDON = "node.kubernetes.io/unschedulable"
 
 
+NOBODY: Mapping[str, int] = {}
+
+
 @dataclass(frozen=True, slots=True)
 class Size:
     """What a worker asks of its node."""
@@ -59,6 +62,8 @@ class PlacementRules:
             return "has no store"
         if self.durability == "Disk" and store.durability != "Disk":
             return "has a store of durability Process"
+        if store.closed:
+            return f"has a store that takes no workers: {store.closed}"
         return "" if store.ready else f"has no store that is ready{_because(store.message)}"
 
     def sends_away(self, node: ObservedNode) -> str:
@@ -103,11 +108,20 @@ class NodeRooms:
         workers: Mapping[str, int],
         before_us: Iterable[Need] = (),
         avoided: Collection[str] = (),
+        beside: Mapping[str, int] = NOBODY,
+        first_server: int = 0,
     ) -> None:
-        """`workers` is node -> this topology's workers there; `before_us` are needs that go first, `avoided`
-        nodes the last choice."""
+        """`workers` is node -> this topology's workers there, `beside` store id -> those that work on it;
+        `before_us` are needs that go first, `avoided` nodes the last choice. Of stores that do equally the
+        one with the number `first_server`, or the next above it, is taken: so that topologies do not all
+        begin with the same."""
         self._nodes = {node.name: node for node in nodes}
-        self._stores = {store.node: store for store in stores if not store.is_elsewhere}
+        self._stores: dict[str, list[ObservedStore]] = {}
+        for store in sorted(stores, key=lambda one: one.server):
+            if not store.is_elsewhere:
+                self._stores.setdefault(store.node, []).append(store)
+        self._beside = dict(beside)
+        self._first_server = first_server
         self._rules = rules
         self._workers = {node.name: workers.get(node.name, 0) for node in nodes}
         self._cpu_free = {n.name: n.cpu_allocatable_millis - n.cpu_requested_millis for n in nodes}
@@ -126,7 +140,38 @@ class NodeRooms:
     def refusal(self, name: str) -> str:
         """Why no worker may be on the node; "" when one may."""
         node = self._nodes.get(name)
-        return self._rules.refuses(node, self._stores.get(name)) if node is not None else "is gone"
+        if node is None:
+            return "is gone"
+        stores = self._stores.get(name)
+        if not stores:
+            return self._rules.refuses(node, None)
+        refusals = [self._rules.refuses(node, store) for store in stores]
+        return "" if "" in refusals else refusals[0]
+
+    def take_server(self, name: str, preferred: int | None = None) -> int:
+        """Which of a node's store servers a new worker there is to work on: `preferred` if that will do, else
+        the one that the fewest of the topology's workers are on."""
+        node = self._nodes[name]
+        stores = self._stores.get(name, [])
+        able = [store.server for store in stores if not self._rules.refuses(node, store)]
+        if not able:
+            return 0
+        ids = {store.server: store.id for store in stores}
+        if preferred in able:
+            taken = preferred
+        else:
+            first = self._first_server % len(ids)
+            taken = min(able, key=lambda one: (self._count(ids[one]), one < first, one))
+        self._beside[ids[taken]] = self._count(ids[taken]) + 1
+        return taken
+
+    def _count(self, store: str) -> int:
+        return self._beside.get(store, 0)
+
+    def takes(self, store: ObservedStore) -> bool:
+        """Whether shards may go to this one."""
+        node = self._nodes.get(store.node)
+        return node is not None and not store.is_elsewhere and not self._rules.refuses(node, store)
 
     @property
     def is_reserved(self) -> bool:
@@ -138,7 +183,9 @@ class NodeRooms:
         return [
             name
             for name, node in self._nodes.items()
-            if (store := self._stores.get(name)) is None or not store.ready
+            if not (stores := self._stores.get(name, ()))
+            or any(not store.ready and not store.finds_no_place for store in stores)
+            or not any(store.ready for store in stores)
             if not self._rules.misfit(node) and node.ready
         ]
 

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 from penstock.metrics.rows import tells_of_now
 from penstock.schedule.record import WorkerPlace
+from penstock.schedule.store_ids import node_of, store_id
 from penstock.supervision.judge import PODS, Sight, judge
 from penstock.supervision.since_when import SinceWhen
 from penstock.supervision.worker import Holding, Worker, holdings
@@ -22,6 +23,7 @@ from penstock_operator.cluster.observing.observed import (
     Resize,
     stores_there,
 )
+from penstock_operator.cluster.workers.leaving_stores import LeavingStores
 from penstock_operator.cluster.workers.node_room import PlacementRules
 
 DEFERRED_GRACE_S = 30.0
@@ -37,13 +39,18 @@ def judge_workers(
     template_hash: str | None,
     since: SinceWhen,
     rules: PlacementRules | None = None,
+    *,
+    balances: bool = True,
 ) -> tuple[Worker, ...]:
     """All workers, in the order of their numbers. `template_hash` None: it is not known now, every pod is
-    current. `rules` say which taints a worker stays with; None: with any."""
+    current. `rules` say which taints a worker stays with; None: with any. `balances`: where a node has
+    several stores, workers go to another one for the better."""
     pods = {pod.name: pod for pod in observed.pods}
     places = _places(schedules)
     held = holdings((seen.schedule for seen in schedules), _remote(schedules))
-    within_reach = _nodes_within_reach(observed, schedules)
+    within_reach = _stores_within_reach(observed, schedules)
+    holders = {name for name, holding in held.items() if holding.executors}
+    leaving_stores = LeavingStores.of(observed, rules, holders if balances else ())
     nodes = {node.name for node in observed.nodes}
     leaving = {n.name: rules.sends_away(n) if rules is not None else "" for n in observed.nodes}
     cordoned = {node.name for node in observed.nodes if not node.schedulable or leaving[node.name]}
@@ -52,13 +59,15 @@ def judge_workers(
         pods.keys() | places.keys(), key=lambda name: (name.rpartition("-w")[0], worker_index(name))
     ):
         pod, place = pods.get(name), places.get(name)
-        node = pod.node if pod is not None else place.node if place is not None else ""
+        where = pod or place
+        node, server = (where.node, where.server) if where is not None else ("", 0)
+        store = store_id(node, server)
         holding = held.get(name, Holding())
         group = pod.labels.get(LABEL_OPERATOR, "") if pod is not None else _group(observed, schedules, name)
         sight = Sight(
             name=name,
             uid=pod.uid if pod is not None else "",
-            is_within_reach=node in within_reach,
+            is_within_reach=store in within_reach,
             has_ended=pod is not None and (_is_leaving(pod) or node not in nodes | {""}),
             says_ready=pod is not None
             and (pod.ready or (holding.executors > 0 and _is_alive(observed, pod))),
@@ -71,12 +80,15 @@ def judge_workers(
                 state=judge(sight, PODS, since),
                 uid=sight.uid,
                 node=node,
+                server=server,
                 group=group,
                 ending=ending_of(pod) if pod is not None else "",
                 is_told_to_go=pod is not None and pod.deletion_timestamp is not None,
                 is_current=pod is None
                 or (template_hash in (None, pod.template_hash) and pod.resize not in _FAILED),
                 is_cordoned=node in cordoned,
+                leaves_store=leaving_stores.why(store, holds=name in holders),
+                crowds_store=leaving_stores.crowded.get(name, ""),
                 lacks_cores=pod is not None and _lacks_cores(pod, since),
                 holding=holding,
             )
@@ -87,7 +99,7 @@ def judge_workers(
 def worker_place(worker: Worker, schedules: Sequence[ObservedSchedule]) -> WorkerPlace:
     """As a schedule names it: with its present uid, or the one it had while it has no pod."""
     if worker.is_there:
-        return WorkerPlace(worker.name, worker.node, worker.node, worker.uid)
+        return WorkerPlace(worker.name, worker.node, worker.node, worker.uid, worker.server)
     return _places(schedules)[worker.name]
 
 
@@ -99,21 +111,18 @@ def _remote(schedules: Sequence[ObservedSchedule]) -> Mapping[str, tuple[tuple[s
     return {executor: nodes for seen in schedules for executor, nodes in seen.remote.items()}
 
 
-def _nodes_within_reach(observed: Observed, schedules: Sequence[ObservedSchedule]) -> set[str]:
-    """Those that are there with their store; and those that are gone for good where that leaves nothing
-    behind: their store is on another node, or is nobody's home."""
+def _stores_within_reach(observed: Observed, schedules: Sequence[ObservedSchedule]) -> set[str]:
+    """Those that are there with their node; and those whose node is gone for good where that leaves nothing
+    behind: they are on another one, or nobody's home."""
     there = stores_there(observed.nodes, observed.stores)
-    stores = {store.node: store.id for store in observed.stores}
     nodes = {node.name: node.ready for node in observed.nodes}
     homes = {place.home for seen in schedules for place in seen.schedule.shards.values()}
-    named = {place.node for seen in schedules for place in seen.schedule.workers}
-    named |= {pod.node for pod in observed.pods}
+    named = {place.store for seen in schedules for place in seen.schedule.workers}
+    named |= {pod.store for pod in observed.pods if pod.node}
     gone = {
-        node
-        for node in named - nodes.keys() - {""}
-        if stores.get(node, node) in there or stores.get(node, node) not in homes
+        store for store in named if node_of(store) not in nodes and (store in there or store not in homes)
     }
-    return gone | {name for name, ready in nodes.items() if ready and stores.get(name) in there}
+    return gone | {store for store in there if nodes.get(node_of(store))}
 
 
 def _is_leaving(pod: ObservedPod) -> bool:
@@ -127,7 +136,7 @@ def ending_of(pod: ObservedPod) -> str:
 
 def _is_alive(observed: Observed, pod: ObservedPod) -> bool:
     """A fresh row shows that it lives, whatever its probe says."""
-    reading = observed.readings.get(pod.node)
+    reading = observed.readings.get(pod.store)
     row = reading.workers.get(pod.name) if reading is not None else None
     return (
         reading is not None

@@ -237,7 +237,7 @@ def _made(
         size = scene.cores.of_spark_worker(tasks)
         found = scene.rooms.take_on(node, size)
         if found is not None:
-            place_of = Home(worker, home.uid, home.node, pod.host)
+            place_of = Home(worker, home.uid, home.store, pod.host)
             made.append(NewSparkWorker(name, found, size.cpu_millis, place_of))
     return tuple(made)
 

@@ -92,12 +92,12 @@ class ScheduleChanges:
     def _is_up(self, executor: ExecutorPlace) -> bool:
         """Whether its pod says that its tasks run."""
         pod = self._pods.get(executor.worker)
-        reading = self._observed.readings.get(pod.node) if pod is not None else None
+        reading = self._observed.readings.get(pod.store) if pod is not None else None
         row = reading.workers.get(executor.worker) if reading is not None else None
         is_its_own = row is not None and pod is not None and row.uid == pod.uid
         return is_its_own and row is not None and bool(row.tasks.get(executor.name))
 
     def _host(self, worker: Worker, *, is_pinned: bool) -> Host:
         place = worker_place(worker, self._observed.schedules)
-        store = self._stores.get(worker.node) or StorePlace(worker.node, worker.node, "")
+        store = self._stores.get(place.store) or StorePlace(place.store, place.node, "")
         return Host(place, store, self._room, is_pinned)

@@ -1,6 +1,6 @@
 """What a Schedule's status says of it in two numbers: shards on the move, tasks that run. Pure.
 
-The agents write `status.applied`, each its own node's entry; the operator sums up and owns the two numbers
+The agents write `status.applied`, each its own store's entry; the operator sums up and owns the two numbers
 alone, so no two writers name one field. What is not known is None, and what was written stays (promise 7).
 Neighbours: `decide` asks, `schedule_status` writes, `status` shows the same for the Topology.
 """
@@ -49,8 +49,8 @@ def rehomed(old: OperatorSchedule, new: OperatorSchedule) -> int:
 
 
 def _moving(seen: ObservedSchedule) -> int | None:
-    applied = {place.node: place.version for place in seen.applied}
-    if any(applied.get(store.node, -1) < seen.schedule.version for store in seen.schedule.stores):
+    applied = {place.store: place.version for place in seen.applied}
+    if any(applied.get(store.id, -1) < seen.schedule.version for store in seen.schedule.stores):
         return None
     return sum(place.shards_moving for place in seen.applied)
 
@@ -59,7 +59,7 @@ def running_in(observed: Observed) -> Running:
     """What the main processes tell of their tasks; None of a worker whose store does not answer."""
 
     def running(place: WorkerPlace) -> Mapping[str, int] | None:
-        reading = observed.readings.get(place.node)
+        reading = observed.readings.get(place.store)
         if reading is None:
             return None
         return tasks_told(reading.workers.get(place.name), place, reading.now_us)
@@ -69,6 +69,6 @@ def running_in(observed: Observed) -> Running:
 
 def _is_unanswered(observed: Observed, schedule: OperatorSchedule) -> bool:
     """A store that is there says nothing. One that is away is known: no task can run beside it."""
-    there = {store.node for store in observed.stores if store.ready}
-    nodes = {place.node for place in schedule.workers}
-    return any(observed.readings.get(node) is None for node in nodes & there)
+    there = {store.id for store in observed.stores if store.ready}
+    beside = {place.store for place in schedule.workers}
+    return any(observed.readings.get(store) is None for store in beside & there)

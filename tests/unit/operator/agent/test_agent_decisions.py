@@ -31,7 +31,7 @@ def told(version: int, generation: int = 1, node: str = "a") -> dict[str, Any]:
 
 
 def step(seen: SeenSchedule, standing: Standing, node: str = "a") -> Step:
-    return step_for(seen, node, node, standing)
+    return step_for(seen, node, standing)
 
 
 # --- births

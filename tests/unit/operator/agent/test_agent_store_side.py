@@ -109,7 +109,6 @@ class Side:
         self.users: set[str] = set()
         self._side = StoreSide(
             "a",
-            "a",
             self._open_store,
             lambda uid: self.sent.append(["end user", uid]),
             lambda: self.users,

@@ -37,7 +37,7 @@ class Turns:
         self.cache = ScheduleCache()
         peers = Peers("a", "a", str, self._connect)
         deliveries = Deliveries("a", peers, ThreadFaults(), self._clock_s, NoThread)
-        side = StoreSide("a", "a", peers.open)
+        side = StoreSide("a", peers.open)
         self._turns = StoreTurns(
             side,
             ScheduleMemory(self.kept),

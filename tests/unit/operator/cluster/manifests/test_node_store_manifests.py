@@ -234,3 +234,19 @@ def test_agents_are_told_of_further_namespaces_by_a_file_so_that_another_one_res
     (_, agent) = spec["containers"]
     told = {"name": "PENSTOCK_NAMESPACES_FILE", "value": "/etc/penstock/namespaces/namespaces"}
     assert told in agent["env"]
+
+
+def test_a_further_store_of_a_node_is_one_by_another_name_that_nothing_takes_for_the_first() -> None:
+    first, further = node_store("node-a", "a", CONFIG), node_store("node-a..1", "a", CONFIG)
+    assert further["metadata"]["name"] != first["metadata"]["name"]
+    assert further["spec"]["template"]["spec"]["affinity"] == PIN_A
+    for one, other in ((first, further), (further, first)):
+        selected = one["spec"]["selector"]["matchLabels"].items()
+        assert selected <= one["spec"]["template"]["metadata"]["labels"].items()
+        assert not selected <= other["spec"]["template"]["metadata"]["labels"].items()
+    (store, agent) = further["spec"]["template"]["spec"]["containers"]
+    # The Service of the caller's own node goes by the first one's name of this port.
+    assert store["ports"] == [{"name": "further-store", "containerPort": 6379}]
+    assert store["livenessProbe"]["tcpSocket"] == {"port": "further-store"}
+    told = {entry["name"]: entry.get("value") for entry in agent["env"]}
+    assert told["PENSTOCK_STORE_ID"] == "node-a..1"

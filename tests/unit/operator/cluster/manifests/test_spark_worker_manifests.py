@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from penstock_operator.cluster.manifests.node_store import node_store
@@ -111,6 +112,16 @@ def test_policies_open_a_worker_and_its_home_store_to_its_own_spark_workers_alon
     owner = {"apiVersion": "v1", "kind": "Pod", "name": "words-w0", "uid": "uid-w0"}
     assert [policy["metadata"]["ownerReferences"] for policy in policies] == [[owner], [owner]]
     assert all(policy["spec"]["policyTypes"] == ["Ingress"] for policy in policies)
+
+
+def test_the_policy_of_a_worker_on_a_further_store_opens_that_one_and_not_the_nodes_first() -> None:
+    policies = spark_network_policies(replace(HOME, store="node-a..1"), "words", "streams", CONFIG)
+    pod = pods()[1]
+    first, further = (
+        node_store(store, "node-a", CONFIG)["spec"]["template"] for store in ("node-a", "node-a..1")
+    )
+    assert may_reach(policies, pod, further) == [{"protocol": "TCP", "port": 6379}]
+    assert may_reach(policies, pod, first) == []
 
 
 def test_no_policy_of_another_namespaces_topology_is_owned_across_namespaces() -> None:

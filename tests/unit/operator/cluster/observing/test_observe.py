@@ -239,7 +239,7 @@ def test_a_schedule_says_whose_it_is_and_what_agents_applied() -> None:
     seen = observe_schedule(thing)
     assert (seen.owner_uid, seen.topology_uid, seen.resource_version) == ("u-topology", "u-1", "7")
     assert seen.schedule.tasks == 2
-    assert (seen.applied[0].node, seen.applied[0].generation) == ("n1", 4)
+    assert (seen.applied[0].store, seen.applied[0].generation) == ("n1", 4)
 
 
 def test_a_store_is_outdated_once_its_controller_knows_of_a_newer_template() -> None:

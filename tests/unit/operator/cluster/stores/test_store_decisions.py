@@ -78,4 +78,4 @@ def test_only_the_store_of_a_node_that_is_another_is_decided_about_anew() -> Non
     relabelled = (*more[:2], replace(more[2], labels={"is": "another"}))
     now = decisions.about((*seen.nodes, *relabelled), seen.stores, seen.named, seen.homeless)
     kept = {id(one) for one in before.actions}
-    assert [one.node for one in now.actions if id(one) not in kept] == ["more-2"]
+    assert [one.store for one in now.actions if id(one) not in kept] == ["more-2"]

@@ -41,26 +41,26 @@ def test_nothing_is_done_about_stores_of_the_newest_template() -> None:
 def test_shards_are_asked_away_from_one_node_at_a_time() -> None:
     both = [store("a"), store("b")]
     first = decided(both, {"a", "b"})
-    assert (first.memory.node, first.restart, first.notices) == ("a", None, ())
+    assert (first.memory.store, first.restart, first.notices) == ("a", None, ())
     again = decided(both, {"a", "b"}, first.memory, 150.0)
-    assert (again.memory.node, again.restart) == ("a", None)
+    assert (again.memory.store, again.restart) == ("a", None)
 
 
 def test_a_store_that_nobody_names_any_more_is_replaced() -> None:
     found = decided([store("a"), store("b")], {"b"}, RenewalMemory("a", {"pod-a": 90.0}))
     assert found.restart is not None
     assert (found.restart.name, found.restart.uid) == ("pen-store-a-0", "pod-a")
-    assert found.memory.node == "a", "nothing comes back to it before it is renewed"
+    assert found.memory.store == "a", "nothing comes back to it before it is renewed"
     away = [store("a"), store("b", outdated=False, ready=False)]
     found = decided(away, {"b"}, found.memory)
-    assert (found.restart, found.memory.node) == (None, "a")
+    assert (found.restart, found.memory.store) == (None, "a")
 
 
 def test_the_next_one_waits_until_the_last_is_back() -> None:
     found = decided([store("a", outdated=False, ready=False), store("b")], {"b"})
-    assert (found.memory.node, found.restart) == ("", None)
+    assert (found.memory.store, found.restart) == ("", None)
     found = decided([store("a", outdated=False), store("b")], {"b"})
-    assert found.memory.node == "b"
+    assert found.memory.store == "b"
 
 
 def test_who_is_asked_already_stays_so_while_another_store_is_away() -> None:
@@ -69,11 +69,11 @@ def test_who_is_asked_already_stays_so_while_another_store_is_away() -> None:
         {"a", "b"},
         RenewalMemory("b", {"pod-b": 90.0}),
     )
-    assert (found.memory.node, found.restart) == ("b", None)
+    assert (found.memory.store, found.restart) == ("b", None)
 
 
 def test_while_schedules_are_not_known_nothing_is_done() -> None:
-    assert decided([store("a"), store("b")], None).memory.node == ""
+    assert decided([store("a"), store("b")], None).memory.store == ""
     assert decided([store("a")], None).restart is None
 
 
@@ -86,7 +86,7 @@ def test_with_nowhere_to_go_a_store_with_a_volume_is_started_anew_and_says_so() 
 
 def test_with_nowhere_to_go_a_store_without_volume_stays_and_says_so() -> None:
     found = decided([store("a")], {"a"})
-    assert (found.memory.node, found.restart) == ("", None)
+    assert (found.memory.store, found.restart) == ("", None)
     ((_, event),) = found.notices
     assert (event.type, event.reason) == ("Warning", "StoreOutdated")
     assert "store.storageClassName" in event.message
@@ -95,14 +95,14 @@ def test_with_nowhere_to_go_a_store_without_volume_stays_and_says_so() -> None:
 def test_who_is_not_taken_in_within_the_patience_is_passed_over_for_the_next() -> None:
     memory = RenewalMemory("a", {"pod-a": 100.0})
     found = decided([store("a"), store("b")], {"a", "b"}, memory, 100.0 + PATIENCE_S)
-    assert (found.memory.node, found.restart) == ("b", None)
+    assert (found.memory.store, found.restart) == ("b", None)
     assert [name for name, _ in found.notices] == ["pen-store-a"]
 
 
 def test_a_node_that_is_away_is_left_for_later() -> None:
     nodes = [node("a", ready=False), node("b")]
     found = decided([store("a", ready=False), store("b")], {"a", "b"}, nodes=nodes)
-    assert (found.memory.node, found.restart) == ("", None)
+    assert (found.memory.store, found.restart) == ("", None)
 
 
 # --- with all the rest

@@ -140,7 +140,7 @@ def test_higher_priority_is_served_first_and_of_one_priority_the_older() -> None
 
 def done(nodes: list[ObservedNode], stores: list[ObservedStore], named: set[str] | None) -> list[str]:
     names = {ApplyNodeStore: "apply", DeleteNodeStore: "delete"}
-    return [f"{names[type(a)]} {a.node}" for a in decide_stores(CONFIG, nodes, stores, named).actions]
+    return [f"{names[type(a)]} {a.store}" for a in decide_stores(CONFIG, nodes, stores, named).actions]
 
 
 def test_each_schedulable_node_gets_a_store_once() -> None:
