@@ -403,6 +403,21 @@ def test_where_all_are_idle_that_never_had_any_nothing_is_known(scene: Scene) ->
     assert known(scene) == at(None, idle=True)
 
 
+def test_a_shard_that_has_none_holds_back_those_before_1970_too(scene: Scene) -> None:
+    scene.set_up("src/0", "src/1", "mid/0", "mid/1")
+    scene.commit("src/0", watermark=at(-50))
+    scene.commit("src/1", watermark=at(None))
+    assert known(scene) == at(None)
+    tell_all(scene, at(-70), "mid/0", "mid/1")
+    assert known(scene, "src", "mid") == at(None)
+    scene.commit("src/1", watermark=at(None, idle=True))
+    assert known(scene) == at(-50)
+    assert scene.store.call(ReadWatermark(("src",), ("src",))) == at(None)
+    scene.commit("src/0", watermark=at(-40, idle=True))
+    assert known(scene) == at(-40, idle=True)
+    assert scene.store.call(ReadWatermark(("src",), ("src",))) == at(None, idle=True)
+
+
 def test_of_two_facts_about_a_shard_the_newer_counts_in_whatever_order_they_come(scene: Scene) -> None:
     scene.set_up()
     for number, watermark in ((2, at(20)), (1, at(10)), (2, at(20)), (1, at(90))):

@@ -9,6 +9,7 @@ and idle when all of them are. `redis/functions/shared/watermarks.lua` is the sa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 
 from penstock.store.port import Watermark
@@ -19,13 +20,13 @@ UNKNOWN = Watermark(None)
 def told_by_shards(told: Iterable[Watermark | None], *, keyed: bool) -> Watermark:
     """The watermark behind all shards of an operator. Nothing is known where one has told nothing."""
     known = list(told)
-    waited = [one.ms or 0 for one in known if one is not None and not one.is_idle]
-    every = [one.ms or 0 for one in known if one is not None]
+    waited = [_height(one) for one in known if one is not None and not one.is_idle]
+    every = [_height(one) for one in known if one is not None]
     if not known or len(every) < len(known):
         return UNKNOWN
     if not waited:
-        return Watermark((min(every) if keyed else max(every)) or None, is_idle=True)
-    return Watermark(min(every if keyed else waited) or None)
+        return _watermark(min(every) if keyed else max(every), is_idle=True)
+    return _watermark(min(every if keyed else waited))
 
 
 def told_by_operators(told: Sequence[Watermark]) -> Watermark:
@@ -33,7 +34,16 @@ def told_by_operators(told: Sequence[Watermark]) -> Watermark:
     greatest."""
     if not told or UNKNOWN in told:
         return UNKNOWN
-    waited = [one.ms or 0 for one in told if not one.is_idle]
+    waited = [_height(one) for one in told if not one.is_idle]
     if waited:
-        return Watermark(min(waited) or None)
-    return Watermark(max(one.ms or 0 for one in told) or None, is_idle=True)
+        return _watermark(min(waited))
+    return _watermark(max(map(_height, told)), is_idle=True)
+
+
+def _height(told: Watermark) -> float:
+    """In ms. None is below all others, those before 1970 too; in a store it is 0."""
+    return told.ms or -math.inf
+
+
+def _watermark(height: float, *, is_idle: bool = False) -> Watermark:
+    return Watermark(None if height == -math.inf else int(height), is_idle)

@@ -27,6 +27,9 @@ def idle(ms: int | None) -> Watermark:
         ([idle(5), idle(3)], idle(5), idle(3)),
         ([idle(None)], idle(None), idle(None)),
         ([at(-5), at(-3)], at(-5), at(-5)),
+        ([at(-5), UNKNOWN], UNKNOWN, UNKNOWN),
+        ([idle(-5), idle(None)], idle(-5), idle(None)),
+        ([idle(-5), idle(-3)], idle(-3), idle(-5)),
     ],
 )
 def test_an_idle_partition_holds_nobody_back_and_an_idle_keyed_shard_does(
@@ -44,6 +47,8 @@ def test_an_idle_partition_holds_nobody_back_and_an_idle_keyed_shard_does(
         ([at(5), idle(3)], at(5)),
         ([at(5), at(3)], at(3)),
         ([idle(5), idle(3)], idle(5)),
+        ([idle(-5), idle(None)], idle(-5)),
+        ([at(-5), idle(None)], at(-5)),
     ],
 )
 def test_an_idle_operator_holds_nobody_back(told: list[Watermark], behind: Watermark) -> None:

@@ -7,8 +7,6 @@
 -- CALLER_COMMITS is forgotten, and with the last one what was kept. A shard that moves leaves them behind: they call
 -- again where it is. Nor are they written to the append-only file, so that a call is not synced.
 
-local CALLER_COMMITS, CALLERS_LOOKED_AT = 1024, 64
-
 local function callers_key(p, shard) return p .. 'callers:' .. shard end
 
 -- What is kept of an inbox for callers: bytes, entries, and the largest entry that was refused. Less than nothing when
@@ -48,6 +46,7 @@ end
 
 -- Keeps the callers' share of the room that a commit made. `record` has FIELDS.
 local function keep_for_callers(change, shard, record, bytes, entries)
+  local CALLER_COMMITS, CALLERS_LOOKED_AT = 1024, 64
   local key, waiters = callers_key(change.p, shard), record[WAITERS] - CALLED
   if record[COMMIT] % CALLERS_LOOKED_AT == 0 then
     redis.call('ZREMRANGEBYSCORE', key, '-inf', record[COMMIT] - CALLER_COMMITS)

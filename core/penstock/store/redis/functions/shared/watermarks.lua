@@ -147,6 +147,17 @@ local function resume_telling(p, shard, record)
   if record[MARKED] == 1 then tell_marked(p, shard, record) else tell_or_mark(p, shard, record) end
 end
 
+-- The least of what is told in one of an operator's sets, or the greatest; nil where it is empty. 0 is none, and below
+-- all that is before 1970.
+local function told_of(key, is_greatest)
+  local found = tonumber(redis.call(is_greatest and 'ZREVRANGE' or 'ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+  if not found or found > 0 then return found end
+  if is_greatest and found == 0 then
+    return tonumber(redis.call('ZRANGE', key, '(0', '-inf', 'BYSCORE', 'REV', 'LIMIT', 0, 1, 'WITHSCORES')[2] or -math.huge)
+  end
+  return not is_greatest and redis.call('ZRANGEBYSCORE', key, 0, 0, 'LIMIT', 0, 1)[1] and -math.huge or found
+end
+
 -- The watermark of a stage that the operators args[first] to args[last] feed: ms, nil for none, and whether all is idle.
 -- A keyed stage is given with a slash behind it: its shards all take one watermark, so the last one counts, idle or not.
 local function input_watermark(p, args, first, last)
@@ -159,15 +170,13 @@ local function input_watermark(p, args, first, last)
     local known = redis.call('ZCARD', waited) + redis.call('ZCARD', idle)
     if known > 0 then known = known - redis.call('SCARD', operators_key(p, 'strange', operator)) end
     if shards == 0 or known < shards then return nil, false end
-    local slowest = redis.call('ZRANGE', waited, 0, 0, 'WITHSCORES')[2]
+    local slowest = told_of(waited)
     if slowest then
-      local last_idle = is_keyed and redis.call('ZRANGE', idle, 0, 0, 'WITHSCORES')[2]
-      least = math.min(least or math.huge, tonumber(slowest), tonumber(last_idle or slowest))
+      least = math.min(least or math.huge, slowest, is_keyed and told_of(idle) or slowest)
     else
-      local found = redis.call(is_keyed and 'ZRANGE' or 'ZREVRANGE', idle, 0, 0, 'WITHSCORES')[2]
-      most = math.max(most or -math.huge, tonumber(found))
+      most = math.max(most or -math.huge, told_of(idle, not is_keyed))
     end
   end
-  if least then return least ~= 0 and least or nil, false end
-  return most and most ~= 0 and most or nil, true
+  if least then return least > -math.huge and least or nil, false end
+  return most and most > -math.huge and most or nil, true
 end
