@@ -286,7 +286,7 @@ class Turn:
         """Ready workers that stay, with what fits their cores and their nodes."""
         stores = {store.id: store for store in self.observed.stores if store.ready}
         free = {
-            node.name: max(0, node.cpu_allocatable_millis - node.cpu_requested_millis)
+            node.name: max(0, node.cpu_free_millis)
             for node in self.observed.nodes
             if node.schedulable and not self.rooms.is_reserved
         }

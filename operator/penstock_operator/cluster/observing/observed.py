@@ -137,6 +137,23 @@ class ObservedNode:
     hostname: str = ""
     """Its label kubernetes.io/hostname, which pods are pinned by; "" means its name."""
 
+    @property
+    def cpu_free_millis(self) -> int:
+        """What no pod asks for; less than nothing where they ask for more than there is."""
+        return self.cpu_allocatable_millis - self.cpu_requested_millis
+
+    @property
+    def memory_free_bytes(self) -> int:
+        return self.memory_allocatable_bytes - self.memory_requested_bytes
+
+    def has_room_for(self, cpu_millis: int, memory_bytes: int) -> bool:
+        """Whether one more pod that asks for this fits, as the scheduler counts."""
+        return (
+            self.cpu_free_millis >= cpu_millis
+            and self.memory_free_bytes >= memory_bytes
+            and self.pods < self.pods_allocatable
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Volume:

@@ -204,11 +204,10 @@ def _may_begin(
     return (
         before is not None
         and before.ready
-        and node.cpu_allocatable_millis - node.cpu_requested_millis
-        >= cpu_millis(store.cpu) + cpu_millis(agent.cpu)
-        and node.memory_allocatable_bytes - node.memory_requested_bytes
-        >= memory_bytes(store.memory) + memory_bytes(agent.memory)
-        and node.pods < node.pods_allocatable
+        and node.has_room_for(
+            cpu_millis(store.cpu) + cpu_millis(agent.cpu),
+            memory_bytes(store.memory) + memory_bytes(agent.memory),
+        )
     )
 
 

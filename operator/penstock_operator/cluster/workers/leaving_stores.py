@@ -15,7 +15,7 @@ from typing import Self
 
 from penstock.schedule.store_ids import node_of, server_of
 from penstock_operator.cluster.kubernetes_api.names import worker_index
-from penstock_operator.cluster.observing.observed import Observed, ObservedNode, ObservedPod
+from penstock_operator.cluster.observing.observed import Observed, ObservedPod
 from penstock_operator.cluster.workers.node_room import PlacementRules
 
 CROWDED_BY = 2
@@ -82,19 +82,10 @@ def _crowded(observed: Observed, rules: PlacementRules, holders: Collection[str]
             continue
         store = able[counts.index(max(counts))]
         if any(pod.node == node.name and pod.store != store and pod.name not in holders for pod in pods) or (
-            _has_room(node, on[store][0])
+            node.has_room_for(on[store][0].cpu_request_millis, on[store][0].memory_request_bytes)
         ):
             fullest, most, least = store, max(counts), min(counts)
     if not fullest:
         return {}
     name = max((pod.name for pod in on[fullest]), key=worker_index)
     return {name: f"{most} of the topology's workers are on it, and {least} on another"}
-
-
-def _has_room(node: ObservedNode, pod: ObservedPod) -> bool:
-    """For one more of this size."""
-    return (
-        node.cpu_allocatable_millis - node.cpu_requested_millis >= pod.cpu_request_millis
-        and node.memory_allocatable_bytes - node.memory_requested_bytes >= pod.memory_request_bytes
-        and node.pods < node.pods_allocatable
-    )

@@ -124,8 +124,8 @@ class NodeRooms:
         self._first_server = first_server
         self._rules = rules
         self._workers = {node.name: workers.get(node.name, 0) for node in nodes}
-        self._cpu_free = {n.name: n.cpu_allocatable_millis - n.cpu_requested_millis for n in nodes}
-        self._memory_free = {n.name: n.memory_allocatable_bytes - n.memory_requested_bytes for n in nodes}
+        self._cpu_free = {n.name: n.cpu_free_millis for n in nodes}
+        self._memory_free = {n.name: n.memory_free_bytes for n in nodes}
         self._pods_free = {n.name: n.pods_allocatable - n.pods for n in nodes}
         self._avoided = frozenset(avoided)
         self._first = ""
