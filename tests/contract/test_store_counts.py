@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from backends.store_backends import Backend
 from penstock.store.codec import decode_counts, encode_counts

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from backends.store_backends import MemoryBackend
 from backends.store_fixtures import RedisBackend
@@ -95,9 +96,9 @@ class Script:
         )  # fmt: skip
         (make,) = self._rng.choices([make for _, make in kinds], [weight for weight, _ in kinds])
         call = make(store)
-        if isinstance(call, Commit | Fetch | Append) and self._rng.random() < 0.15:
-            return replace(call, pressed=True)
-        return call
+        if not isinstance(call, Commit | Fetch | Append) or self._rng.random() >= 0.15:
+            return call
+        return (structs.replace if isinstance(call, Commit) else replace)(call, pressed=True)
 
     def note(self, call: Request[Any], answer: object) -> None:
         """Remember what a fetch handed out, to be worked off by later commits."""
@@ -144,6 +145,7 @@ class Script:
             outputs=tuple(self._output(shard) for _ in range(rng.choice((0, 0, 0, 1, 1, 4)))),
             watermark=rng.choice((None, self._watermark())),
             tells=rng.random() < 0.8,
+            inbox_limit_bytes=rng.choice((None, None, 0, 1, 30)),
         )
 
     def _watermark(self) -> Watermark:

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from penstock.store.memory.node import Budget, Readiness, ShardRecord, Waiting
 from penstock.store.memory.store import MemoryStore
 from penstock.store.port import (
@@ -47,7 +49,7 @@ class NoCommitNumber(MemoryStore):
 
     def _commit(self, call: Commit) -> Answer:
         record = self._data.shards[call.shard]
-        return super()._commit(replace(call, number=record.commit + 1))
+        return super()._commit(structs.replace(call, number=record.commit + 1))
 
 
 class EqualEpoch(MemoryStore):

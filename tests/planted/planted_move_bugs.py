@@ -6,6 +6,8 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
+from msgspec import structs
+
 from penstock.store.memory.node import Budget, MoveNote, PublishedSchedule, ShardRecord
 from penstock.store.memory.parts import TIMER
 from penstock.store.memory.store import MemoryStore
@@ -150,7 +152,7 @@ class DeletionsNotNoted(MemoryStore):
     def _note_changes(self, record: ShardRecord, commit: Commit) -> None:
         sets = tuple(write for write in commit.state if write.value is not None)
         timers = tuple(timer for timer in commit.timers if timer.due_ms is not None)
-        super()._note_changes(record, replace(commit, state=sets, timers=timers))
+        super()._note_changes(record, structs.replace(commit, state=sets, timers=timers))
 
 
 class WholeDropsNotNoted(MemoryStore):
@@ -158,7 +160,7 @@ class WholeDropsNotNoted(MemoryStore):
 
     def _note_changes(self, record: ShardRecord, commit: Commit) -> None:
         fields = tuple(write for write in commit.state if write.field is not None)
-        super()._note_changes(record, replace(commit, state=fields))
+        super()._note_changes(record, structs.replace(commit, state=fields))
 
 
 class TimersLeftBehind(MemoryStore):
@@ -175,7 +177,7 @@ class TimersNotNoted(MemoryStore):
     """Timers are copied with the first round, and never again."""
 
     def _note_changes(self, record: ShardRecord, commit: Commit) -> None:
-        super()._note_changes(record, replace(commit, timers=()))
+        super()._note_changes(record, structs.replace(commit, timers=()))
 
 
 class NotedAfterTheScan(MemoryStore):

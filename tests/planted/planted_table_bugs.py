@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec import structs
 
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Entry, FetchedShard, StateWrite
@@ -24,7 +25,7 @@ class LosesMark(Switching):
 
     def work(self, owned: OwnedShard, switch: Switch, *, in_hand: bool, again: bool) -> Work:
         work = super().work(owned, switch, in_hand=in_hand, again=again)
-        return replace(work, commit=replace(work.commit, outputs=work.commit.outputs[1:]))
+        return structs.replace(work, commit=structs.replace(work.commit, outputs=work.commit.outputs[1:]))
 
 
 class SwitchesBeforeItsCommit(Switching):
@@ -56,7 +57,7 @@ class SwitchesInMemory(Switching):
 
     def work(self, owned: OwnedShard, switch: Switch, *, in_hand: bool, again: bool) -> Work:
         work = super().work(owned, switch, in_hand=in_hand, again=again)
-        return replace(work, commit=replace(work.commit, counts=None))
+        return structs.replace(work, commit=structs.replace(work.commit, counts=None))
 
 
 class KnowsFromBefore(TableShelf):

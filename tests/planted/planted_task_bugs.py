@@ -10,6 +10,8 @@ from dataclasses import replace
 from typing import Any
 from unittest.mock import patch
 
+from msgspec import structs
+
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import (
     Answer,
@@ -43,7 +45,9 @@ class OutputsAgainOnDone(TaskLoop):
     def _settle(self, done: Done, answers: list[Any]) -> None:
         for (owned, work), answer in zip(done, answers, strict=True):
             if answer is Answer.DONE:
-                work = replace(work, commit=replace(work.commit, number=work.commit.number + 1))
+                work = structs.replace(
+                    work, commit=structs.replace(work.commit, number=work.commit.number + 1)
+                )
                 answer = self._store.call(work.commit)
             super()._settle([(owned, work)], [answer])
 
@@ -67,8 +71,10 @@ class ClaimsBack(TaskLoop):
         if isinstance(claimed, Claimed):
             self._held.adopt(OwnedShard(shard, claimed))
         owned = self._held.owned[shard]
-        commit = replace(work.commit, number=owned.number + 1, epoch=owned.epoch, generation=owned.generation)
-        super()._settle([(owned, replace(work, commit=commit))], [self._store.call(commit)])
+        commit = structs.replace(
+            work.commit, number=owned.number + 1, epoch=owned.epoch, generation=owned.generation
+        )
+        super()._settle([(owned, structs.replace(work, commit=commit))], [self._store.call(commit)])
 
 
 class LingersOn(ClaimsBack):
@@ -171,7 +177,8 @@ class PostsAgain(TaskLoop):
                 return first_answers()
             except StoreUnreachable:
                 posted.done[:] = [
-                    (owned, replace(work, commit=_next_again(work.commit))) for owned, work in posted.done
+                    (owned, structs.replace(work, commit=_next_again(work.commit)))
+                    for owned, work in posted.done
                 ]
                 calls = [*claims, *(work.commit for _, work in posted.done)]
                 fetches: list[Fetch] = [posted.fetch] if posted.fetch else []
@@ -182,7 +189,7 @@ class PostsAgain(TaskLoop):
 
 
 def _next_again(commit: Commit) -> Commit:
-    return replace(commit, number=commit.number + 1, in_hand=False)
+    return structs.replace(commit, number=commit.number + 1, in_hand=False)
 
 
 class FiresAgain(PostsAgain):

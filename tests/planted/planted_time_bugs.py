@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from msgspec import structs
+
 from penstock.store.memory.node import ShardRecord
 from penstock.store.memory.parts import HEAD
 from penstock.store.memory.store import MemoryStore
@@ -198,7 +200,7 @@ class NeverAdvances(TaskLoop):
 
 class _PartsWithoutWatermark(LargeCommits):
     def _decide(self, owned: OwnedShard, commit: Commit, chunks: Sequence[Chunk]) -> Decided:
-        return super()._decide(owned, replace(commit, watermark=None, tells=False), chunks)
+        return super()._decide(owned, structs.replace(commit, watermark=None, tells=False), chunks)
 
 
 class NotToldInParts(TaskLoop):

@@ -10,6 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from msgspec import structs
+
 from penstock.store.port import (
     Acknowledge,
     Answer,
@@ -154,6 +156,7 @@ class Scene:
         watermark: Watermark | None = None,
         tells: bool = True,
         now_us: int = NOW_US,
+        inbox_limit_bytes: int | None = None,
     ) -> Commit:
         """The commit that follows the last one that `commit` sent for this shard."""
         claimed = self.claims[shard]
@@ -176,11 +179,12 @@ class Scene:
             outputs=outputs,
             watermark=watermark,
             tells=tells,
+            inbox_limit_bytes=inbox_limit_bytes,
         )
 
     def send(self, commit: Commit, **changes: Any) -> Answer:
         """Send a commit, with some of its fields replaced."""
-        return self.store.call(replace(commit, **changes))
+        return self.store.call(structs.replace(commit, **changes))
 
     def commit(self, shard: str, *outputs: Output, **fields: Any) -> None:
         """Send the next commit of an owned shard (`fields` as for `next_commit`), which must be OK."""

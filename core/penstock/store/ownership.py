@@ -9,9 +9,12 @@ was applied. A task therefore never repeats a commit itself.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from penstock.store.codec import decode_counts, encode_counts
+from penstock.store.inbox_limit import InboxLimit
 from penstock.store.lives import before_first
 from penstock.store.port import (
     Acknowledge,
@@ -48,8 +51,9 @@ class _ExternalPair:
 class OwnedShard:
     """One shard under one epoch. Made from a granted claim; useless after `lost`."""
 
-    __slots__ = ("_counting", "_counts", "_external", "epoch", "finished", "generation", "number", "offset",
-                 "position", "shard", "table_version", "watermark", "within")  # fmt: skip
+    __slots__ = ("_counting", "_counts", "_external", "_limit", "_placed_us", "epoch", "finished",
+                 "generation", "number", "offset", "position", "shard", "table_version", "watermark",
+                 "within")  # fmt: skip
 
     def __init__(self, shard: str, claimed: Claimed) -> None:
         self.shard = shard
@@ -63,6 +67,8 @@ class OwnedShard:
         self.within = claimed.within
         self.watermark = Watermark(claimed.watermark_ms)
         """What was taken last."""
+        self._limit = InboxLimit()
+        self._placed_us = 0
         self._counts = self._counting = decode_counts(claimed.counts)
         self._external = {
             target: _ExternalPair(c.issued, c.acknowledged, c.position, c.intent)
@@ -86,12 +92,15 @@ class OwnedShard:
         outputs: tuple[Output, ...] = (),
         watermark: Watermark | None = None,
         tells: bool = False,
+        paced: bool = False,
     ) -> Commit:
         """The next commit: work on `entries` (the ones right after the offset) is done.
 
         `rows` is their number of rows, `counted` how many came out of what is fused in the shard, by name.
+        `paced`: the inbox is bounded in time as well, by how fast such commits follow each other.
         Building it changes nothing here; `settle` does.
         """
+        self._placed_us = entries[0].placed_us if paced and entries else 0
         return Commit(
             shard=self.shard,
             generation=self.generation,
@@ -100,7 +109,7 @@ class OwnedShard:
             table_version=self.table_version,
             now_us=now_us,
             offset=entries[-1].number if entries else self.offset,
-            consumed_bytes=sum(len(entry.payload) for entry in entries),
+            consumed_bytes=sum([len(entry.payload) for entry in entries]),
             consumed_rows=rows,
             position=position,
             within=within,
@@ -113,6 +122,7 @@ class OwnedShard:
             outputs=outputs,
             watermark=watermark,
             tells=tells,
+            inbox_limit_bytes=self._limit.told_bytes,
         )
 
     def settle(self, commit: Commit, answer: object) -> list[tuple[str, int, bytes]]:
@@ -129,6 +139,10 @@ class OwnedShard:
             self.position = commit.position
         if commit.within is not None:
             self.within = commit.within
+        if self._placed_us:
+            self._limit.worked(commit.now_us, self._placed_us, commit.consumed_bytes)
+        elif commit.consumed_bytes:
+            self._limit.passed(commit.consumed_bytes)
         if commit.counts is not None:
             self._counts = self._counting
         if commit.watermark is not None:
@@ -172,7 +186,7 @@ class OwnedShard:
         totals = self._counting = dict(self._counting)
         for name, rows in counted.items():
             totals[name] = totals.get(name, 0) + rows
-        return replace(commit, counts=encode_counts(totals))
+        return structs.replace(commit, counts=encode_counts(totals))
 
     def unwritten(self) -> list[str]:
         """Outside sinks that an earlier owner left entries for: to be read from the outbox and

@@ -63,4 +63,5 @@ class StrandingWatch:
 
 
 def _is_held(seen: ShardCounters, bounds: Bounds) -> bool:
-    return seen.outbox_bytes > bounds.outbox_bytes_max or seen.outbox_entries > bounds.outbox_entries_max
+    most_bytes = min(bounds.outbox_bytes_max, seen.outbox_limit_bytes)
+    return seen.outbox_bytes > most_bytes or seen.outbox_entries > bounds.outbox_entries_max

@@ -109,7 +109,7 @@ class HostedTask:
         clock = TaskClock(world.now_us, int((rng.random() - 0.5) * 2 * SKEW_US_MAX), self._sleep)
         self.clock = clock
         made = self._made(launch, clock, rng)
-        self._stage = HostedStage(made, rng, world.take_time, world.is_hot)
+        self._stage = HostedStage(made, rng, world.take_time, world.is_hot, world.limit_bytes)
         self.loop = world.parts.loop(
             launch,
             self.link,

@@ -11,6 +11,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, cast
 
+from msgspec import structs
+
 from penstock.dataflow.plan import Processor, Stage
 from penstock.store.codec import decode_batch
 from penstock.store.ownership import OwnedShard
@@ -27,6 +29,8 @@ USER_CODE_US_MAX = 12_000
 """A call of user code takes so long now and then; the loop sends what it has by `HELD_US_MAX`."""
 REST_US_MAX = 40_000
 """How far off the next row of a paced partition is now and then."""
+LIMITS_BYTES = (0, 1, 40, 160)
+"""What owners say that an inbox may hold, in runs in which they do (`Commit.inbox_limit_bytes`)."""
 
 
 class Runners:
@@ -137,8 +141,8 @@ class SimulatedSinks(SinkDelivery):
 
 
 class HostedStage:
-    """Around a product's stage: user code takes its time, and `resting` says until when handed out shards are
-    kept. Keeps the port `StageWork`."""
+    """Around a product's stage: user code takes its time, `limit_bytes` says now and then what an inbox may
+    hold, and `resting` until when handed out shards are kept. Keeps the port `StageWork`."""
 
     def __init__(
         self,
@@ -146,8 +150,10 @@ class HostedStage:
         rng: random.Random,
         take_time: Callable[[int], None],
         is_hot: Callable[[str], bool],
+        limit_bytes: Callable[[], int | None],
     ) -> None:
         self._stage = stage
+        self._limit_bytes = limit_bytes
         self._is_hot = is_hot
         self._rng = rng
         self._take_time = take_time
@@ -175,4 +181,7 @@ class HostedStage:
             self._take_time(int(self._rng.random() * USER_CODE_US_MAX))
         if isinstance(worked, Rest):
             self.resting[owned.shard] = worked.until_us
+        elif worked.commit.consumed_bytes and (limit_bytes := self._limit_bytes()) is not None:
+            commit = structs.replace(worked.commit, inbox_limit_bytes=limit_bytes)
+            return structs.replace(worked, commit=commit)
         return worked

@@ -41,7 +41,7 @@ from penstock_simulation.protocol.node import (
 from penstock_simulation.protocol.promises import PromiseBroken, Promises
 from penstock_simulation.protocol.schedule_api import ROUGH, ScheduleApi
 from penstock_simulation.protocol.scheduling import Schedules
-from penstock_simulation.protocol.stages import Runners, SimulatedSinks
+from penstock_simulation.protocol.stages import LIMITS_BYTES, Runners, SimulatedSinks
 from penstock_simulation.protocol.table_hand import TableHand
 from penstock_simulation.protocol.trace import Trace
 from penstock_simulation.protocol.watermark_promises import WatermarkPromises
@@ -69,6 +69,8 @@ CALM_BIRTHS = 0.8
 BIRTH_ROUNDS_MAX = 50
 TWO_AGENTS = 0.5
 """In so many of the runs with moves, 0..1, an earlier start of each agent was taken for dead and runs."""
+LIMITED = 0.3
+"""In so many of the runs, 0..1, owners say what their inboxes may hold."""
 DRAIN_CYCLE_TURNS = 10
 """How often agents and main processes look by themselves while everything drains."""
 
@@ -191,6 +193,9 @@ class World:
         self.moves = parts.moves
         self.pressure = parts.pressure
         self.parts = parts
+        # By a lot of its own: other runs stay as they were.
+        lot = random.Random(f"limits {seed}")  # noqa: S311 - a seeded run
+        self._limits = lot if lot.random() < LIMITED else None
         self._time_us = START_US
         self._order = 0
         self._nested = 0
@@ -239,6 +244,12 @@ class World:
     def is_rough(self) -> bool:
         """Whether anything may fail."""
         return self._is_born and not self._calm
+
+    def limit_bytes(self) -> int | None:
+        """What the next commit says that its shard's inbox may hold; None: nothing."""
+        if self._limits is None or self._limits.random() > 0.2:
+            return None
+        return self._limits.choice(LIMITS_BYTES)
 
     def is_hot(self, shard: str) -> bool:
         """Whether work on a shard takes long."""

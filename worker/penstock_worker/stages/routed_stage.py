@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+
+from msgspec import structs
 
 from penstock.dataflow.plan import Processor, Stage
 from penstock.dataflow.routing_table import decode_table
@@ -147,13 +149,13 @@ class RoutedStage:
         if isinstance(worked, Rest) or not given.head or worked.commit.offset < given.head:
             return worked
         writes, counted = given.through() if given.through is not None else ((), {})
-        commit = replace(
+        commit = structs.replace(
             worked.commit,
             offset=given.head if given.consumed_bytes else owned.offset,
             consumed_bytes=given.consumed_bytes,
             state=(*worked.commit.state, *writes),
         )
-        return replace(worked, commit=owned.counting_too(commit, counted) if counted else commit)
+        return structs.replace(worked, commit=owned.counting_too(commit, counted) if counted else commit)
 
     def _until_table(self) -> Rest:
         """Until the table that a shard routes by is in the store."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from penstock.dataflow.on_error import dead_letters_of
 from penstock.dataflow.plan import Stage
 from penstock.dataflow.source import ADDED, Source
@@ -149,7 +151,7 @@ class SourceStage:
                 # A commit in parts says of no partition that it is idle, or read: the empty one behind does.
                 batch = replace(batch, finished=False)
             work = self._committed(owned, batch, rows_out, drained, letters, now_us, began_us)
-            return replace(work, large=True) if fill > 1 else work
+            return structs.replace(work, large=True) if fill > 1 else work
 
     def seen(self, shard: str, at_us: int) -> None:
         """As if a row with this event time had come of a partition, wherever in the stage it is declared."""

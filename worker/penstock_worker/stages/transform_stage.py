@@ -10,10 +10,11 @@ what comes behind it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NoReturn
 
 import pyarrow as pa
+from msgspec import structs
 
 from penstock.dataflow.schema import Schema
 from penstock.store.codec import UnreadableEntry
@@ -167,7 +168,7 @@ class TransformStage:
         work = Work(commit, timestamps_us, rows_out, busy_us, waited_us)
         size_bytes = outputs.drained_bytes + sum(len(write.value or b"") for write in writes)
         is_large = fill_of(self._bounds, len(drained), size_bytes, len(writes)) > 1
-        return replace(work, large=True) if is_large else work
+        return structs.replace(work, large=True) if is_large else work
 
     # --- the function
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
+
 from penstock.errors import PermanentError
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Commit, FetchedShard, Load
@@ -18,8 +20,7 @@ class WorkFailed(PermanentError):
     """The operator cannot go on: user code raised, or a source or sink is broken. The text is for people."""
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(msgspec.Struct, frozen=True, gc=False):
     """One shard's batch, worked: the commit to send, and what to count once it is applied."""
 
     commit: Commit

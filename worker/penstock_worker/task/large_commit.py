@@ -15,10 +15,10 @@ work that is `large` and for every shard that it claims; `within` says how the n
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Bounds, Commit, Load, NodeStore, Output, StateWrite, TimerWrite, Watermark
@@ -132,7 +132,7 @@ class LargeCommits:
         """The commit that carries out one chunk, and drops it."""
         outputs = tuple(chunk.outputs)
         if number + 1 < decided.chunks:
-            note = within.encode(msgspec.structs.replace(decided, applied=number + 1))
+            note = within.encode(replace(decided, applied=number + 1))
             drop = StateWrite(LARGE_COMMIT, chunk_field(number), None)
             return owned.commit(
                 now_us, state=(*chunk.state, drop), timers=tuple(chunk.timers), outputs=outputs, within=note

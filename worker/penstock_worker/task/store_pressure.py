@@ -11,6 +11,8 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 
+from msgspec import structs
+
 from penstock.store.port import Commit, Fetch, Fetched
 
 _LOG = logging.getLogger(__name__)
@@ -46,7 +48,7 @@ class StorePressure:
 
     def commits(self, commits: Sequence[Commit]) -> Sequence[Commit]:
         """Commits as they are to be sent now."""
-        return [replace(commit, pressed=True) for commit in commits] if self.is_on else commits
+        return [structs.replace(commit, pressed=True) for commit in commits] if self.is_on else commits
 
     def note(self, fetch: Fetch | None, fetched: Fetched, now_us: int) -> None:
         """What a fetch told; a pressed one tells nothing."""

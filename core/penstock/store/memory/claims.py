@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from penstock.store.lives import LIFE
 from penstock.store.memory.moving import MemoryMoving
 from penstock.store.memory.node import Readiness, ShardRecord, TopologyData
@@ -68,6 +70,7 @@ class MemoryClaims(MemoryMoving):
         record.epoch += 1
         record.owner = call.owner
         record.readiness = Readiness.IDLE
+        record.inbox_limit_bytes = record.outbox_limit_bytes = math.inf
         if record.has_work():
             self._enlist(call.shard, record)
         if not record.source:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import cast
 
 from penstock.store.memory.node import MoveNote, Readiness, ShardRecord, Waiting
@@ -38,6 +39,8 @@ class MemoryCommits(MemoryQueues):
             self._look_when_due(call.shard, record)
         worked = max(0, call.offset - record.offset)
         record.trim_inbox(call.offset, call.consumed_bytes, call.consumed_rows)
+        if call.inbox_limit_bytes is not None:
+            record.inbox_limit_bytes = call.inbox_limit_bytes or math.inf
         was_held = record.readiness is Readiness.HELD
         was_listed = record.readiness is Readiness.QUEUED and not call.in_hand
         if not call.in_hand:
@@ -47,6 +50,7 @@ class MemoryCommits(MemoryQueues):
         record.keep_for_callers(call.consumed_bytes, worked, self._bounds)
         self._pull_waiters(call.shard, record)
         self._drain(call.shard, record)
+        record.outbox_limit_bytes = math.inf
         for output in call.outputs:
             lane = record.lane(output.target, output.external)
             lane.issued += 1

@@ -55,6 +55,7 @@ class MemoryMeasures(MemoryTopology):
             inbox_bytes=record.inbox_bytes,
             outbox_entries=record.outbox_entries,
             outbox_bytes=record.outbox_bytes,
+            outbox_limit_bytes=record.outbox_limit_bytes,
             executor=record.owner.executor if record.owner else "",
             finished=record.finished,
             status=record.status,

@@ -7,6 +7,7 @@ only keeps and counts; the rules of the protocol are in the roles beside it, joi
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields
@@ -108,8 +109,9 @@ class ShardRecord:
     `home` is the store that has it when it is not this one. `placed` is the number of the last entry that
     the inbox ever took. `taken_from` is the in-sequence: producer -> number of the last entry taken.
     `waiters` are producers of this store that wait for room in the inbox, in line; `callers` are those of
-    other stores, None while there are none. `watermark_ms` is what its owner has taken, `reached` what it is
-    as far as; `told` of that last, in version `told_version`. `marked` is to be told when the outbox has
+    other stores, None while there are none. `inbox_limit_bytes`, `outbox_limit_bytes` are what the queues may
+    hold where that is less than their bounds. `watermark_ms` is what its owner has taken, `reached` what it
+    is as far as; `told` of that last, in version `told_version`. `marked` is to be told when the outbox has
     entries up to the numbers in `marks` no more.
     """
 
@@ -138,6 +140,8 @@ class ShardRecord:
     lanes: dict[str, Lane] = field(default_factory=dict)
     outbox_entries: int = 0
     outbox_bytes: int = 0
+    inbox_limit_bytes: float = math.inf
+    outbox_limit_bytes: float = math.inf
     state: dict[bytes, dict[bytes, bytes]] = field(default_factory=dict)
     timers: dict[bytes, int] = field(default_factory=dict)
     watermark_ms: int | None = None
@@ -173,6 +177,13 @@ class ShardRecord:
             if one.name not in {"status", "home", "note", "epoch", "waiters"}:
                 setattr(self, one.name, getattr(fresh, one.name))
 
+    def _is_limited(self, entries: float, size_bytes: int, kept_bytes: float) -> bool:
+        """Whether the inbox has a limit and would be over it with that too, where others keep some room. Two
+        entries are always taken: one of this store beside one that another brings, or that would be refused
+        for ever."""
+        limit_bytes = self.inbox_limit_bytes
+        return entries > 1 and self.inbox_bytes + size_bytes + min(kept_bytes, limit_bytes / 2) > limit_bytes
+
     def has_room(self, size_bytes: int, bounds: Bounds) -> bool:
         """Whether the inbox may take an entry. An empty one takes an entry of whatever size."""
         if not self.inbox:
@@ -180,6 +191,7 @@ class ShardRecord:
         return (
             len(self.inbox) < bounds.inbox_entries_max
             and self.inbox_bytes + size_bytes <= bounds.inbox_bytes_max
+            and not self._is_limited(len(self.inbox), size_bytes, 0)
         )
 
     def may_place(self, size_bytes: int, bounds: Bounds) -> bool:
@@ -187,9 +199,11 @@ class ShardRecord:
         kept = self.callers
         if kept is None or not self.inbox:
             return self.has_room(size_bytes, bounds)
+        kept_bytes, entries = max(0, kept.size_bytes), len(self.inbox) + max(0, kept.entries)
         return (
-            len(self.inbox) + max(0, kept.entries) < bounds.inbox_entries_max
-            and self.inbox_bytes + size_bytes + max(0, kept.size_bytes) <= bounds.inbox_bytes_max
+            entries < bounds.inbox_entries_max
+            and self.inbox_bytes + size_bytes + kept_bytes <= bounds.inbox_bytes_max
+            and not self._is_limited(entries, size_bytes, kept_bytes)
         )
 
     def keep_for_callers(self, size_bytes: int, entries: int, bounds: Bounds) -> None:
@@ -227,7 +241,8 @@ class ShardRecord:
 
     def over_bound(self, bounds: Bounds) -> bool:
         """Whether the outbox holds more than a shard that reads on may leave there."""
-        return self.outbox_bytes > bounds.outbox_bytes_max or self.outbox_entries > bounds.outbox_entries_max
+        most_bytes = min(bounds.outbox_bytes_max, self.outbox_limit_bytes)
+        return self.outbox_bytes > most_bytes or self.outbox_entries > bounds.outbox_entries_max
 
     def has_work(self) -> bool:
         """Whether an owner that claims the shard has something to do at once."""

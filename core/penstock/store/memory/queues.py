@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from penstock.dataflow.partitions import operator_of
 from penstock.store.lives import comes_next
 from penstock.store.memory.node import Budget, Lane, Readiness, ShardRecord, Waiting
@@ -26,6 +28,8 @@ class MemoryQueues(MemoryTelling):
             self._put(target, there, producer, entry)
         else:
             record.queue(lane, entry)
+            if not is_key_state(producer, target):
+                record.outbox_limit_bytes = min(record.outbox_limit_bytes, there.inbox_limit_bytes)
             wait_in_line(producer, target, there)
 
     def _has_place(self, producer: str, target: str, there: ShardRecord, size_bytes: int) -> bool:
@@ -81,6 +85,9 @@ class MemoryQueues(MemoryTelling):
             wait_in_line(producer, target, there)
         else:
             self._data.outgoing.pop((producer, target), None)
+            if there.inbox_limit_bytes < math.inf:
+                # what it was held for waits no more; its next commit tells whether another has as little room
+                source.outbox_limit_bytes = math.inf
         self._passed(producer, source, target)
         return not lane.waiting
 

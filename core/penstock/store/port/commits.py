@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from penstock.store.port.answers import Answer, Watermark
 from penstock.store.port.request import Request
@@ -39,8 +40,7 @@ class Output(NamedTuple):
     external: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Commit(Request[Answer]):
+class Commit(msgspec.Struct, Request[Answer], frozen=True, gc=False):
     """Compare-and-swap on (generation, epoch, number, table version), then apply everything.
 
     Applies state and timers, advances `offset` (inbox number worked up to; trims the inbox),
@@ -67,6 +67,11 @@ class Commit(Request[Answer]):
     `watermark`, where the operator goes by event time, is what the shard has taken with this commit, never
     less than before. With `tells` it is told to the stages behind as soon as no timer before it is left and
     all outputs so far are in their inboxes (`port.watermarks`).
+
+    `inbox_limit_bytes`, when not None, is what the shard's inbox may hold from now on, where that is less
+    than its bound, until its next owner's claim; 0: what its bound says. The outbox of a shard of this store
+    whose last commit put out something that waits for such an inbox may hold as much; with more it is not
+    handed out.
     """
 
     shard: str
@@ -90,3 +95,4 @@ class Commit(Request[Answer]):
     pressed: bool = False
     watermark: Watermark | None = None
     tells: bool = False
+    inbox_limit_bytes: int | None = None

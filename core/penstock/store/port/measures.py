@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -27,8 +28,11 @@ class ShardCounters(msgspec.Struct, frozen=True, gc=False):
     """Totals since creation; they survive every owner. A difference across `generation` is
     missing, not zero (promise 7), and so is every figure of a shard that is not here: see `is_here`.
     `counts` and `position` are those of the last commit that had some. `watermark_ms` is what its owner has
-    taken, `told` what was told of that last, and `next_timer_ms` when its next timer is due. The operator has
-    tens of thousands: the cycle collector passes them by, for none refers to what could refer back."""
+    taken, `told` what was told of that last, and `next_timer_ms` when its next timer is due.
+    `outbox_limit_bytes` is what its outbox may hold, where that is less than the bound.
+
+    The operator has tens of thousands: the cycle collector passes them by, for none refers to what could
+    refer back."""
 
     epoch: int
     generation: int
@@ -47,6 +51,7 @@ class ShardCounters(msgspec.Struct, frozen=True, gc=False):
     watermark_ms: int | None = None
     next_timer_ms: int | None = None
     told: Watermark | None = None
+    outbox_limit_bytes: float = math.inf
 
     @property
     def is_here(self) -> bool:

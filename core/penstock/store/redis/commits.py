@@ -14,7 +14,7 @@ _TOGETHER_BYTES_MAX = 64 * 1024
 """What one command may carry of several commits: far below what keeps the server for 5 ms."""
 
 _NO_WATERMARK, _OWN_WATERMARK, _TELLS, _TELLS_IDLE = range(4)
-_COMMIT_NUMBERS = struct.Struct("<19d")
+_COMMIT_NUMBERS = struct.Struct("<20d")
 
 
 class RedisCommits(RedisRole):
@@ -90,6 +90,7 @@ def commit_arguments(call: Commit) -> Command:
         within is not None,
         counts is not None,
         *_watermark(call),
+        -1 if call.inbox_limit_bytes is None else call.inbox_limit_bytes,
     )
     if within is not None:
         to_sinks.append(within)
@@ -124,9 +125,13 @@ def _grouped(writes: Sequence[StateWrite]) -> tuple[int, list[bytes | str | int]
     What is left of changes in order is, for each collection, whether it is dropped first, and the
     last word on each field.
     """
+    if len(writes) == 1:
+        # As in most commits of few rows.
+        collection, field, value = writes[0]
+        if field is not None and value is not None:
+            return 1, [collection, b"0", 1, 0, field, value]
     groups: dict[bytes, _Group] = {}
-    for write in writes:
-        collection, field, value = write.collection, write.field, write.value
+    for collection, field, value in writes:
         group = groups.get(collection)
         if group is None:
             group = groups[collection] = _Group()

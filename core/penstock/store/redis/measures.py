@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Mapping
 from typing import Any
@@ -81,6 +82,10 @@ def _counters(_: Measure, replies: list[Any]) -> list[ShardCounters | None]:
     ]
 
 
+_LIMITS = struct.Struct("<dd")
+"""Of the inbox, of the outbox: behind a record that has some."""
+
+
 def _shard_counters(
     generation: int,
     record: bytes | None,
@@ -91,7 +96,10 @@ def _shard_counters(
 ) -> ShardCounters | None:
     if record is None:
         return None
-    numbers = _RECORD.unpack(record)
+    numbers = _RECORD.unpack_from(record)
+    outbox_limit_bytes = math.inf
+    if len(record) > _RECORD.size:
+        _, outbox_limit_bytes = _LIMITS.unpack_from(record, _RECORD.size)
     if max(numbers) > _NUMBER_MAX or min(numbers) < -_NUMBER_MAX or len(counts or b"") > _COUNTS_BYTES_MAX:
         raise ValueError("a record counts what nobody can count")
     (
@@ -109,6 +117,7 @@ def _shard_counters(
         inbox_bytes=inbox_bytes,
         outbox_entries=outbox_entries,
         outbox_bytes=outbox_bytes,
+        outbox_limit_bytes=outbox_limit_bytes,
         executor=(executor or b"").decode(),
         finished=finished == 1,
         status=STATUSES[status],

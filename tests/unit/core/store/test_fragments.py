@@ -59,23 +59,25 @@ def test_pieces_of_several_producers_may_come_in_between_each_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     scene = LargeScene(tmp_path, monkeypatch, "")
-    rows = {f"{name}/0": name * 1_500 for name in "pqr"}
+    texts = {f"{name}/0": name * 1_500 for name in "pqr"}
     pieces = {
         f"{name}/0": fragments_of(f"{name}/0", encode_batch([1], [(text,)]), 600)
-        for name, text in rows.items()
+        for name, text in texts.items()
     }
     plain = encode_batch([1], [("ash-1",)])
     count = max(len(found) for found in pieces.values())
     task = scene.task("count", scene.count_shards)
     for place in range(count):
+        now_us = scene.clock.now_us()
         for producer, found in pieces.items():
             if place < len(found):
-                append = Append(producer, "count/0", place + 1, found[place], int(place + 1 == len(found)), 1)
+                is_last = int(place + 1 == len(found))
+                append = Append(producer, "count/0", place + 1, found[place], is_last, now_us)
                 assert scene.store.call(append) is Answer.OK
-        assert scene.store.call(Append("s/0", "count/0", place + 1, plain, 1, 1)) is Answer.OK
+        assert scene.store.call(Append("s/0", "count/0", place + 1, plain, 1, now_us)) is Answer.OK
         scene.run(task, rounds=6)
     words = [json.loads(line)["word"] for line in scene.out()]
-    assert sorted(words) == sorted(["ash-1"] * count + list(rows.values()))
+    assert sorted(words) == sorted(["ash-1"] * count + list(texts.values()))
     assert scene.left() == []
     counters = scene.store.call(Measure(("count/0",)))[0]
     assert counters is not None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from msgspec.structs import replace
 
@@ -76,8 +78,15 @@ def test_a_shard_in_hand_is_not_stranded(watch: StrandingWatch) -> None:
     assert looks(watch, WAITING, WAITING, in_hand=True) == [False, False]
 
 
-@pytest.mark.parametrize("outbox", [{"outbox_bytes": 101}, {"outbox_entries": 5}])
-def test_a_shard_held_for_its_outbox_is_not_stranded(watch: StrandingWatch, outbox: dict[str, int]) -> None:
+@pytest.mark.parametrize(
+    "outbox",
+    [
+        {"outbox_bytes": 101},
+        {"outbox_entries": 5},
+        {"outbox_bytes": 31, "outbox_limit_bytes": 30.0},
+    ],
+)
+def test_a_shard_held_for_its_outbox_is_not_stranded(watch: StrandingWatch, outbox: dict[str, Any]) -> None:
     held = replace(WAITING, **outbox)
     assert looks(watch, held, held) == [False, False]
 

@@ -97,6 +97,8 @@ local function claim(keys, args)
     append_names(p .. 'ready:' .. ready, {shard})
   end
   redis.call('HSET', key, 'h', pack_record(record), 'x', executor, 'n', incarnation, 'l', ready)
+  -- its limits were for the pace of its last owner
+  redis.call('HDEL', key, 'b')
   if record[SOURCE] == 0 then look_when_due(p, ready, shard) end
   restage(p, shard)
   local opaque = redis.call('HMGET', key, 'p', 'w', 'c')

@@ -71,9 +71,10 @@ local function write_timers(p, shard, list, args, at, timers)
   return at + 2 * timers
 end
 
--- Places a commit's outputs for shards: (target, rows, payload) each, from args[at] on.
+-- Places a commit's outputs for shards: (target, rows, payload) each, from args[at] on. Answers the least that an inbox
+-- may hold which one of them waits for, nil for no limit.
 local function place_outputs(change, shard, record, issued, now_us, args, at, outputs)
-  local p, bounds, waiting = change.p, change.bounds, {}
+  local p, bounds, waiting, limit = change.p, change.bounds, {}
   for i = at, at + 3 * outputs - 1, 3 do
     local target, rows, payload = args[i], tonumber(args[i + 1]), args[i + 2]
     local number = issued[target] + 1
@@ -89,6 +90,9 @@ local function place_outputs(change, shard, record, issued, now_us, args, at, ou
       there[TAKEN] = number
     else
       queue(change, shard, record, target, number, now_us, args[i + 1], payload)
+      if here and there.inbox_limit and operator_of(shard) ~= operator_of(target) then
+        limit = math.min(limit or math.huge, there.inbox_limit)
+      end
       if not waiting[target] then
         waiting[target] = true
         record[PENDING] = record[PENDING] + redis.call('SADD', p .. 'pending:' .. shard, target)
@@ -98,6 +102,7 @@ local function place_outputs(change, shard, record, issued, now_us, args, at, ou
       end
     end
   end
+  return limit
 end
 
 -- What a commit has to know of the pairs with its targets args[at], args[at + 3], ...: the fields of the record with the
@@ -144,8 +149,8 @@ end
 local function commit_one(p, now_generation, bounds, args, first, last)
   local shard, now_us = args[first], args[first + 2]
   local expected_generation, epoch, number, table_version, offset, bytes, rows, finished, again, has_position,
-    groups, timers, outputs, external, in_hand, has_within, has_counts, watermark, watermark_ms =
-    struct.unpack('<ddddddddddddddddddd', args[first + 1])
+    groups, timers, outputs, external, in_hand, has_within, has_counts, watermark, watermark_ms, inbox_limit =
+    struct.unpack('<dddddddddddddddddddd', args[first + 1])
   last = last - has_within - has_counts
   local outputs_at = last - 3 * (outputs + external) + 1
   if outputs_at < first + 4 or outputs + external > PAIRS_MAX then return nil end
@@ -180,6 +185,7 @@ local function commit_one(p, now_generation, bounds, args, first, last)
     end
     record[OFFSET] = offset
   end
+  if inbox_limit >= 0 then set_limits(record, inbox_limit > 0 and inbox_limit or nil, record.outbox_limit) end
   record[INBOX_BYTES] = record[INBOX_BYTES] - bytes
   record[COMPLETED] = record[COMPLETED] + rows
   local listed = in_hand == 0 and record[READY] == LISTED and take_name(p .. 'ready:' .. record[LIST], shard)
@@ -188,13 +194,14 @@ local function commit_one(p, now_generation, bounds, args, first, last)
   record[READY] = LISTED
   pull_waiters(change, shard, record, bytes, worked)
   drain(change, shard, record)
+  local outbox_limit
   if outputs + external > 0 then
     local issued, born = {}, life_of(record) * LIFE
     for i, target in ipairs(targets) do
-      local value = tonumber(got[i + 2] or target and born or 0)
+      local value = tonumber(got[i + 3] or target and born or 0)
       if target then issued[target] = value else fields[pairs_read[i]] = value end
     end
-    place_outputs(change, shard, record, issued, now_us, args, at, outputs)
+    outbox_limit = place_outputs(change, shard, record, issued, now_us, args, at, outputs)
     at = at + 3 * outputs
     for i = at, at + 3 * external - 1, 3 do
       local sink = args[i]
@@ -204,6 +211,7 @@ local function commit_one(p, now_generation, bounds, args, first, last)
     end
     for target, last in pairs(issued) do fields['<' .. target] = string.format('%d', last) end
   end
+  set_limits(record, record.inbox_limit, outbox_limit)
   if watermark >= TELLS then reach(p, shard, record, watermark == TELLS_IDLE) end
 
   if was_held then
@@ -220,7 +228,8 @@ end
 -- commit: apply the next commits of some shards, in order, each by itself: one that is refused leaves the others alone.
 -- KEYS 1: prefix. ARGV: bounds; then for each commit the number of its arguments, and those: shard, numbers (packed:
 -- generation, epoch, number, table version, offset, consumed bytes, consumed rows, finished, again, has position,
--- groups of state, timers, outputs to shards, outputs to sinks, in hand, has within, has counts, what of a watermark, ms)
+-- groups of state, timers, outputs to shards, outputs to sinks, in hand, has within, has counts, what of a watermark, ms,
+-- what the inbox may hold from now on: bytes, 0 for what its bound says, -1 for what it was)
 -- and the rest as `commit_one` reads it.
 -- Answers [OK, DONE, FENCED, CONFLICT or UNKNOWN, ...]; an error for a malformed one, those before it are applied.
 local function commit(keys, args)

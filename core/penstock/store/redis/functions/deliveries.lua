@@ -70,10 +70,10 @@ local function acknowledge(keys, args)
   local p, producer, target, number = keys[1], args[1], args[2], tonumber(args[3])
   if retracted(p) then return 'UNKNOWN' end
   local record_key = p .. 'shard:' .. producer
-  local got = redis.call('HMGET', record_key, 'h', 'l', '<' .. target, '!' .. target)
-  local record = unpack_record(record_key, got[1], got[2])
+  local got = redis.call('HMGET', record_key, 'h', 'l', 'b', '<' .. target, '!' .. target)
+  local record = unpack_record(record_key, got[1], got[2], nil, got[3])
   if not record then return 'UNKNOWN' end
-  local issued, acknowledged = tonumber(got[3] or 0), got[4]
+  local issued, acknowledged = tonumber(got[4] or 0), got[5]
   -- a number that was never issued comes from an owner whose last commits this store has lost
   if number > issued then return 'OK' end
 

@@ -10,14 +10,15 @@ local function put_metrics(keys, args)
 end
 
 -- measure: counters of shards.
--- KEYS 1: prefix. ARGV: shard, ... Answers [generation, packed counters, executor, counts, position, when its
+-- KEYS 1: prefix. ARGV: shard, ... Answers [generation, packed counters, and limits where there are some, executor, counts, position, when its
 -- next timer is due, ...], nil for what is not there.
 local function measure(keys, args)
   local answer = {generation()}
   for _, shard in ipairs(args) do
-    local got = redis.call('HMGET', keys[1] .. 'shard:' .. shard, 'h', 'x', 'c', 'p')
+    local got = redis.call('HMGET', keys[1] .. 'shard:' .. shard, 'h', 'x', 'c', 'p', 'b')
     local at = #answer
     answer[at + 1], answer[at + 2], answer[at + 3], answer[at + 4] = got[1], got[2], got[3], got[4]
+    if got[1] and got[5] then answer[at + 1] = got[1] .. got[5] end
     local record, next_timer = unpack_record('', got[1]), false
     if record and record[SOURCE] == 0 then
       next_timer = redis.call('ZRANGE', timers_key(keys[1], shard), 0, 0, 'WITHSCORES')[2] or false

@@ -988,6 +988,8 @@ local function clear_some(p, shard, record, entries)
   write_back(change)
   if entries <= 0 or cursor ~= '0' then return false end
   redis.call('HDEL', record[KEY], 'p', 'w', 'c', 'k', 'l', 'x', 'n')
+  -- since version 10: limits
+  redis.call('HDEL', record[KEY], 'b')
   local epoch, status, waiters = record[EPOCH], record[STATUS], record[WAITERS]
   for i = 1, HOT_SIZE do record[i] = 0 end
   record[EPOCH], record[STATUS], record[WAITERS] = epoch, status, waiters
@@ -1352,6 +1354,8 @@ local function claim(keys, args)
     append_names(p .. 'ready:' .. ready, {shard})
   end
   redis.call('HSET', key, 'h', pack_record(record), 'x', executor, 'n', incarnation, 'l', ready)
+  -- since version 10: an owner of version 9 knows no limits
+  redis.call('HDEL', key, 'b')
   if record[SOURCE] == 0 then look_when_due(p, ready, shard) end
   restage(p, shard)
   local opaque = redis.call('HMGET', key, 'p', 'w', 'c')

@@ -105,7 +105,8 @@ local function fetch(keys, args)
       end
       -- a list names only what its task owns: a claim takes a shard off the list of its last owner
       local key = p .. 'shard:' .. name
-      local record = name ~= TOKEN and name ~= RUNG and unpack_record(key, redis.call('HGET', key, 'h'))
+      local got = name ~= TOKEN and name ~= RUNG and redis.call('HMGET', key, 'h', 'b')
+      local record = got and unpack_record(key, got[1], nil, nil, got[2])
       if name == TOKEN then
         answer[1] = 1
       elseif name == RUNG then

@@ -30,10 +30,10 @@ end
 local function may_place(record, size, bounds)
   if record[WAITERS] < CALLED then return has_room(record, size, bounds) end
   local kept, entries = kept_room(record), record[PLACED] - record[OFFSET]
-  local bytes = record[INBOX_BYTES] + size
+  local bytes, kept_bytes, kept_entries = record[INBOX_BYTES] + size, math.max(0, kept[1]), math.max(0, kept[2])
   return entries == 0
-    or entries + math.max(0, kept[2]) < bounds[IN_ENTRIES_MAX]
-      and bytes + math.max(0, kept[1]) <= bounds[IN_BYTES_MAX]
+    or entries + kept_entries < bounds[IN_ENTRIES_MAX] and bytes + kept_bytes <= bounds[IN_BYTES_MAX]
+      and not is_limited(record, entries + kept_entries, bytes, kept_bytes)
 end
 
 -- The caller writes the record.

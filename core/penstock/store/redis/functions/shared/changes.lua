@@ -11,8 +11,8 @@ local function change_record(change, shard)
   local record = change.records[shard]
   if record == nil then
     local key = change.p .. 'shard:' .. shard
-    local got = redis.call('HMGET', key, 'h', 'l', change.from or 'l')
-    record = unpack_record(key, got[1], got[2], change.from and got[3]) or false
+    local got = redis.call('HMGET', key, 'h', 'l', 'b', change.from or 'l')
+    record = unpack_record(key, got[1], got[2], change.from and got[4], got[3]) or false
     change.records[shard] = record
   end
   return record or nil

@@ -127,7 +127,7 @@ local function clear_some(p, shard, record, entries)
   record[DIRTY] = false
   write_back(change)
   if entries <= 0 or cursor ~= '0' then return false end
-  redis.call('HDEL', record[KEY], 'p', 'w', 'c', 'k', 'l', 'x', 'n')
+  redis.call('HDEL', record[KEY], 'p', 'w', 'c', 'k', 'b', 'l', 'x', 'n')
   local epoch, status, waiters = record[EPOCH], record[STATUS], record[WAITERS]
   for i = 1, HOT_SIZE do record[i] = 0 end
   record[EPOCH], record[STATUS], record[WAITERS] = epoch, status, waiters

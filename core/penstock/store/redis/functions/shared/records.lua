@@ -14,6 +14,8 @@ local WATERMARK, REACHED, TOLD, TOLD_VERSION, MARKED = 17, 18, 19, 20, 21
 local KEY, LIST, TAKEN, DIRTY, FIELDS = 22, 23, 24, 25, 26
 -- what is kept of its inbox for callers, where that was asked for
 local KEPT = 27
+-- and by name, where that is less than the bounds, what its inbox and its outbox may hold: inbox_limit, outbox_limit
+-- (bytes, field "b")
 -- WAITERS counts producers of this store that wait for room in the inbox, and this on top while it has callers
 local CALLED = 2 ^ 40
 
@@ -74,14 +76,20 @@ local function retracted(p)
   return redis.call('HEXISTS', STORE, p) == 1
 end
 
--- The record in a hash's fields "h", "l" and ">PRODUCER", where given; nil without one.
-local function unpack_record(key, packed, list, taken)
+-- The record in a hash's fields "h", "l", ">PRODUCER" and "b", where given; nil without one.
+local function unpack_record(key, packed, list, taken, limits)
   if not packed then return nil end
   local a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, q, r, s, t, u, v = struct.unpack(HOT, packed)
-  return {
+  local record = {
     a, b, c, d, e, f, g, h, i, j, k, l, m, n, o, q, r, s, t, u, v,
     key, list, taken and tonumber(taken) or 0, false, false,
   }
+  if limits then
+    local inbox, outbox = struct.unpack('<dd', limits)
+    if inbox < math.huge then record.inbox_limit = inbox end
+    if outbox < math.huge then record.outbox_limit = outbox end
+  end
+  return record
 end
 
 -- The life of a record's shard: 0 for the first.
@@ -97,8 +105,8 @@ end
 
 local function read_record(p, shard)
   local key = p .. 'shard:' .. shard
-  local got = redis.call('HMGET', key, 'h', 'l')
-  return unpack_record(key, got[1], got[2])
+  local got = redis.call('HMGET', key, 'h', 'l', 'b')
+  return unpack_record(key, got[1], got[2], nil, got[3])
 end
 
 -- The record, unless there is none or the topology was retracted: whoever asks is answered UNKNOWN for both.
@@ -118,15 +126,35 @@ local function not_here(record)
   return elsewhere and {'MOVED', elsewhere} or 'MOVING'
 end
 
+-- Writes what a shard's inbox and outbox may hold; nil is no limit.
+local function set_limits(record, inbox, outbox)
+  if inbox == record.inbox_limit and outbox == record.outbox_limit then return end
+  record.inbox_limit, record.outbox_limit = inbox, outbox
+  if inbox or outbox then
+    redis.call('HSET', record[KEY], 'b', struct.pack('<dd', inbox or math.huge, outbox or math.huge))
+  else
+    redis.call('HDEL', record[KEY], 'b')
+  end
+end
+
+-- Whether an inbox has a limit and would be over it with so many bytes, where others keep some room. Two entries are
+-- always taken: one of this store beside one that another brings, or that would be refused for ever.
+local function is_limited(record, entries, bytes, kept)
+  local limit = record.inbox_limit
+  return limit and entries > 1 and bytes + math.min(kept, limit / 2) > limit
+end
+
 local function has_room(record, size, bounds)
   local entries = record[PLACED] - record[OFFSET]
   -- an empty inbox takes an entry of whatever size, or it would wait forever
   return entries == 0
-    or (entries < bounds[IN_ENTRIES_MAX] and record[INBOX_BYTES] + size <= bounds[IN_BYTES_MAX])
+    or entries < bounds[IN_ENTRIES_MAX] and record[INBOX_BYTES] + size <= bounds[IN_BYTES_MAX]
+      and not is_limited(record, entries, record[INBOX_BYTES] + size, 0)
 end
 
 local function over_bound(record, bounds)
-  return record[OUT_BYTES] > bounds[OUT_BYTES_MAX] or record[OUT_ENTRIES] > bounds[OUT_ENTRIES_MAX]
+  return record[OUT_BYTES] > math.min(bounds[OUT_BYTES_MAX], record.outbox_limit or math.huge)
+    or record[OUT_ENTRIES] > bounds[OUT_ENTRIES_MAX]
 end
 
 local function has_work(record)
@@ -149,11 +177,11 @@ local function pairs_of(flat)
 end
 
 -- The record of a shard that is owned under (generation, epoch), or else nil and why it is not.
--- Reads also `fields` of it, no more than CHUNK; answers their values from the third on.
+-- Reads also `fields` of it, no more than CHUNK; answers their values from the fourth on.
 local function owned_at(p, shard, now_generation, expected_generation, epoch, fields)
   local key = p .. 'shard:' .. shard
-  local got = redis.call('HMGET', key, 'h', 'l', unpack(fields or {}))
-  local record = unpack_record(key, got[1], got[2])
+  local got = redis.call('HMGET', key, 'h', 'l', 'b', unpack(fields or {}))
+  local record = unpack_record(key, got[1], got[2], nil, got[3])
   if not record then return nil, 'UNKNOWN' end
   if record[EPOCH] ~= epoch or record[STATUS] > ACTIVE or now_generation ~= expected_generation then
     return nil, 'FENCED'

@@ -19,7 +19,6 @@
 local FACT = '<dd'
 local VERSIONS_A_START = 2 ^ 32
 
-local function facts_key(p, operator) return p .. 'facts:' .. operator end
 -- The key of one of an operator's sets, as named above.
 local function operators_key(p, set, operator) return p .. set .. ':' .. operator end
 local function marks_key(p, shard) return p .. 'marks:' .. shard end
@@ -40,7 +39,7 @@ local function keep_fact(p, shard, version, value)
   local is_idle = value % 2 == 1
   local into, from = operators_key(p, 'waited', operator), operators_key(p, 'idle', operator)
   if is_idle then into, from = from, into end
-  local is_new = redis.call('HSET', facts_key(p, operator), shard, struct.pack(FACT, version, value))
+  local is_new = redis.call('HSET', operators_key(p, 'facts', operator), shard, struct.pack(FACT, version, value))
   if is_new == 1 then
     redis.call('SADD', p .. 'telling', operator)
     redis.call('SADD', TOPOLOGIES, uid_of(p))
@@ -55,7 +54,7 @@ end
 
 -- A fact that comes from elsewhere: counts when it is newer than what is known.
 local function take_fact(p, shard, version, value)
-  local known = redis.call('HGET', facts_key(p, operator_of(shard)), shard)
+  local known = redis.call('HGET', operators_key(p, 'facts', operator_of(shard)), shard)
   if known then
     local known_version, known_value = struct.unpack(FACT, known)
     if version < known_version or version == known_version and value <= known_value then return end
