@@ -66,7 +66,10 @@ class _Scene:
 
     def standing(self) -> tuple[int, int, int]:
         """What changes while there is work."""
-        return self.done("records"), self.done("count"), self.lines()
+        return self.done("records"), self.done("count"), self._written_bytes()
+
+    def _written_bytes(self) -> int:
+        return sum(path.stat().st_size for path in (self.folder / "out").glob("*"))
 
     def lines(self) -> int:
         return sum(path.read_bytes().count(b"\n") for path in (self.folder / "out").glob("*"))
@@ -123,12 +126,13 @@ def _measure(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
             rounds(2, closing, profile if arguments.profile == "closing" else None)
             more = scene.done("count") - records
             results = scene.lines() - lines
-            found |= {
-                "results": results,
-                "result_task_us": round((closing.task_us - more * found["task_us"]) / results, 2),
-                "result_store_us": round((closing.store_us - more * found["store_us"]) / results, 2),
-                "closing_ms": round(closing.wall_us / 1000, 1),
-            }
+            found["results"] = results
+            if results:
+                found |= {
+                    "result_task_us": round((closing.task_us - more * found["task_us"]) / results, 2),
+                    "result_store_us": round((closing.store_us - more * found["store_us"]) / results, 2),
+                    "closing_ms": round(closing.wall_us / 1000, 1),
+                }
         if profile is not None:
             pstats.Stats(profile).sort_stats(arguments.sort).print_stats(45)
         return found

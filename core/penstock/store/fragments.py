@@ -7,7 +7,7 @@ the last one counts as a row. Neighbours: whoever packs entries cuts, whoever re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 import msgspec
 
@@ -70,15 +70,16 @@ class Gathering:
         """Pieces of a row came, and the last one did not yet."""
         return bool(self._pieces)
 
-    def whole(self, entries: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
+    def whole(self, entries: Iterable[tuple[int, bytes]]) -> list[tuple[int, bytes]]:
         """The batches that are whole with these entries. Raises ValueError unless each entry follows the one
         before."""
+        found = []
         for number, payload in entries:
             if self.taken and number != self.taken + 1:
                 raise ValueError(f"entry {number} follows {self.taken}: they are not one after the other")
             self.taken = number
             if not is_fragment(payload):
-                yield number, payload
+                found.append((number, payload))
                 continue
             fragment = decode_fragment(payload)
             if fragment.index == 0:
@@ -87,5 +88,6 @@ class Gathering:
                 raise ValueError(f"piece {fragment.index} of a row of {fragment.producer} comes out of line")
             self._pieces.append(fragment.piece)
             if fragment.is_last:
-                yield number, b"".join(self._pieces)
+                found.append((number, b"".join(self._pieces)))
                 self._pieces.clear()
+        return found

@@ -47,6 +47,11 @@ class OutputBatch:
     `held` says how many rows may be held on the way here, `initial` that they are initial state.
     """
 
+    __slots__ = (
+        "_bounds", "_cells", "_columns", "_external", "_initial", "_shard", "_targets", "drained_bytes",
+        "held", "latest_us", "letters", "spent",
+    )  # fmt: skip
+
     def __init__(self, bounds: Bounds, shard: str, held: Held, *, initial: bool = False) -> None:
         self.held = held
         self._initial = initial
@@ -87,7 +92,7 @@ class OutputBatch:
         self, sink: str, columns: Sequence[str], rows: Sequence[WireRow], timestamps_us: Sequence[int]
     ) -> None:
         """Rows for a sink outside."""
-        if isinstance(rows, ColumnRows) and (even := even_columns(rows)) is not None:
+        if type(rows) is ColumnRows and (even := even_columns(rows)) is not None:
             self._external.add(sink)
             self.put_cells(sink, columns, even_cells(even, len(rows)), as_array(timestamps_us))
             return
@@ -111,53 +116,58 @@ class OutputBatch:
 
     def drain(self) -> tuple[Output, ...]:
         """Everything gathered as entries, and nothing is left here. Raises OutputRefused."""
-        outputs = [
-            output
-            for name, (timestamps, rows) in self._targets.items()
-            if rows
-            for output in self._entries(name, timestamps, rows)
-        ]
+        outputs: list[Output] = []
+        for name, (timestamps, rows) in self._targets.items():
+            if rows:
+                self._pack(name, timestamps, rows, outputs)
         for name, parts in self._cells.items():
             for cells, stamps_us in parts:
-                outputs.extend(self._even_entries(name, cells, stamps_us))
+                self._pack_cells(name, cells, stamps_us, outputs)
         self._targets.clear()
         self._cells.clear()
-        self.drained_bytes = sum(len(output.payload) for output in outputs)
+        self.drained_bytes = sum([len(output.payload) for output in outputs])
         return tuple(outputs)
 
-    def _even_entries(self, name: str, cells: Cells, stamps_us: NDArray[np.int64]) -> Iterable[Output]:
+    def _pack_cells(
+        self, name: str, cells: Cells, stamps_us: NDArray[np.int64], outputs: list[Output]
+    ) -> None:
+        """Packed rows as entries, which go to the end of `outputs`."""
         is_external = name in self._external
         rows_max = (self._bounds.entry_bytes_max - HEAD_BYTES_MAX) // (cells.shape[1] + STAMP_BYTES_MAX)
         if rows_max < 1:
-            yield from self._entries(name, stamps_us.tolist(), rows_of(cells))
+            self._pack(name, stamps_us.tolist(), rows_of(cells), outputs)
             return
         if not is_external:
             rows_max = min(rows_max, ENTRY_ROWS_MAX)
         for start in range(0, len(cells), rows_max):
             some = cells[start : start + rows_max]
-            yield Output(name, even_entry(stamps_us[start : start + rows_max], some), len(some), is_external)
+            payload = even_entry(stamps_us[start : start + rows_max], some)
+            outputs.append(Output(name, payload, len(some), is_external))
 
-    def _entries(self, name: str, timestamps: Sequence[int], rows: Sequence[WireRow]) -> Iterable[Output]:
+    def _pack(
+        self, name: str, timestamps: Sequence[int], rows: Sequence[WireRow], outputs: list[Output]
+    ) -> None:
+        """Rows as entries, which go to the end of `outputs`."""
         if len(rows) > ENTRY_ROWS_MAX and name not in self._external:
             for start in range(0, len(rows), ENTRY_ROWS_MAX):
                 end = start + ENTRY_ROWS_MAX
-                yield from self._entries(name, timestamps[start:end], rows[start:end])
+                self._pack(name, timestamps[start:end], rows[start:end], outputs)
             return
         try:
             payload = encode_batch(timestamps, rows, initial=self._initial)
         except UnicodeEncodeError:
             raise OutputRefused(f"a row for {name}: {no_unicode(rows, self._columns[name])}") from None
         if len(payload) <= self._bounds.entry_bytes_max:
-            yield Output(name, payload, len(rows), name in self._external)
+            outputs.append(Output(name, payload, len(rows), name in self._external))
             return
         if len(rows) == 1:
-            yield from self._fragments(name, payload, rows[0])
+            outputs.extend(self._fragments(name, payload, rows[0]))
             return
         # A little more pieces than bytes ask for, since rows differ in size.
         pieces = min(len(rows), len(payload) * 5 // (self._bounds.entry_bytes_max * 4) + 1)
         step = -(-len(rows) // pieces)
         for start in range(0, len(rows), step):
-            yield from self._entries(name, timestamps[start : start + step], rows[start : start + step])
+            self._pack(name, timestamps[start : start + step], rows[start : start + step], outputs)
 
     def _fragments(self, name: str, payload: bytes, row: WireRow) -> Iterable[Output]:
         """The entries of a row that is larger than one."""

@@ -52,7 +52,7 @@ class SinkDelivery:
             if target in self._batched:
                 self._batched.place(target, owned, pieces)
                 continue
-            entries = list(self._gathering_of(owned, target).whole(pieces))
+            entries = self._gathering_of(owned, target).whole(pieces)
             if not entries:
                 continue
             try:

@@ -38,7 +38,7 @@ class JsonEntries:
 
     def lines(self, payloads: Iterable[bytes]) -> bytes:
         """One JSON object a row, each with a newline behind it."""
-        return b"".join(self._columns_of(payload) or self._rows_of(payload) for payload in payloads)
+        return b"".join([self._columns_of(payload) or self._rows_of(payload) for payload in payloads])
 
     def _rows_of(self, payload: bytes) -> bytes:
         return self._rows.lines(decode_batch(payload).rows)

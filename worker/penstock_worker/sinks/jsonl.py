@@ -67,7 +67,7 @@ class JsonlSinkWriter:
         """
         offset, life = _read_position(position) if position else (0, life_of(entries[0][0]) if entries else 0)
         path = self.path(shard, life)
-        data = self._rows.lines(payload for _, payload in entries)
+        data = self._rows.lines([payload for _, payload in entries])
         try:
             if not position:
                 self._create(path, data)
@@ -190,11 +190,9 @@ class JsonlSinkWriter:
                 return
             if not _may_become(there, data):
                 raise _foreign(path, offset)
-        view = memoryview(data)
-        while view:
-            written = os.pwrite(descriptor, view, offset)
-            offset += written
-            view = view[written:]
+        written = os.pwrite(descriptor, data, offset)
+        while written < len(data):
+            written += os.pwrite(descriptor, memoryview(data)[written:], offset + written)
 
 
 def _position(offset: int, life: int) -> bytes:

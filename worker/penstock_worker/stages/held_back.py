@@ -143,10 +143,11 @@ class HoldingCalls:
 
     def settled(self, shard: str) -> None:
         """The commit of the batch that was worked last is applied."""
+        news = self._unsettled.pop(shard, None)
         held = self._waiting.get(shard)
-        if held is None:
+        if not news or held is None:
             return
-        for key, waiting in self._unsettled.pop(shard, {}).items():
+        for key, waiting in news.items():
             if waiting:
                 held[key] = waiting
             else:

@@ -143,9 +143,11 @@ class Part:
 
     def count(self, timestamps_us: list[int]) -> None:
         """So many rows more, with these timestamps."""
-        if isinstance(self.timestamps_us, Stamps):
-            self.timestamps_us = list(self.timestamps_us)
-        self.timestamps_us += timestamps_us
+        counted = self.timestamps_us
+        if isinstance(counted, list):
+            counted += timestamps_us
+        else:
+            self.timestamps_us = [*counted, *timestamps_us]
 
     def add(self, timestamps_us: list[int], keys: Iterable[Key], rows: Iterable[Any]) -> None:
         """Put rows into their groups."""
@@ -184,7 +186,8 @@ class Part:
 
     def __len__(self) -> int:
         """Rows and timers, and keys that are tried again."""
-        return len(self.timestamps_us) + len(self.late) + len(self.due) + len(self.retries)
+        count = len(self.timestamps_us) + len(self.late) + len(self.retries)
+        return count if self.due is NOTHING_DUE else count + len(self.due)
 
     @property
     def keys(self) -> Iterable[Key]:

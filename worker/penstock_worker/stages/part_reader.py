@@ -202,10 +202,11 @@ class PartReader:
             self._begun.add(owned.shard)
         if self._event_column is not None and owned.watermark.ms is not None:
             deltas_us, rows = self._in_time(part, owned.watermark.ms, base_us, deltas_us, rows)
-        if isinstance(rows, GroupRows) and isinstance(deltas_us, Stamps) and not part.timestamps_us:
+        if type(rows) is GroupRows and type(deltas_us) is Stamps and not part.timestamps_us:
             part.even.append((deltas_us, rows))
             return
-        self._add_even(part)
+        if part.even:
+            self._add_even(part)
         part.add([base_us + delta_us for delta_us in deltas_us], self._keys_of(rows), rows)
 
     def _add_even(self, part: Part) -> None:

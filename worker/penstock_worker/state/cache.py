@@ -245,7 +245,7 @@ class ShardState:
         if writes and self._to_note is not None:
             writes.append(StateWrite(b"", declared.FIELD, self._to_note))
             self._is_noting = True
-        self.taken_bytes = sum(len(write.value or b"") for write in writes)
+        self.taken_bytes = sum([len(write.value) for write in writes if write.value is not None])
         return tuple(writes)
 
     def set_timer(self, name: bytes, due_ms: int | None) -> None:
@@ -312,7 +312,8 @@ class ShardState:
         if self._is_noting:
             self._to_note, self._is_noting = None, False
         self._measure(self._dirty)
-        self._measure(self._grown)
+        if self._grown:
+            self._measure(self._grown)
         self._end_batch()
         self._cache.trim()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import msgspec
+
 from penstock.store.port.answers import Answer, Moved
 from penstock.store.port.request import Request
 
@@ -75,8 +77,7 @@ class ReadOutbox(Request[list[tuple[int, int, int, bytes]]]):
     after: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Acknowledge(Request[Answer]):
+class Acknowledge(msgspec.Struct, Request[Answer], frozen=True, gc=False):
     """All entries of the pair up to `number` are at the target: trim them. OK, or UNKNOWN.
 
     `position` is an outside sink's position after `number`; kept when `number` is news.

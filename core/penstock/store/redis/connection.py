@@ -15,9 +15,9 @@ from __future__ import annotations
 import os
 import re
 import socket
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -53,6 +53,14 @@ listens than these take: beyond 8 MB for a minute, its default, it cuts the conn
 _NOT_YET = object()
 _AWAY = {"LOADING", "BUSY", "MASTERDOWN", "READONLY", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS", "UNBLOCKED"}
 """Codes of errors that pass by themselves."""
+_BROKEN = (
+    OSError,
+    redis.ConnectionError,
+    redis.TimeoutError,
+    redis.InvalidResponse,  # something else listens there
+    hiredis.ProtocolError,
+)
+"""What a connection raises that is of no use any more."""
 
 # hiredis' own annotation knows only tuples of one
 _pack = cast("Callable[[Command], bytes]", hiredis.pack_command)
@@ -97,6 +105,7 @@ class Wire:
         self._line: tuple[socket.socket, hiredis.Reader] | None = None
         self._pushed_bytes = 0
         """Of a message that has not come as a whole."""
+        self._guard = _Guard(self)
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in one write and read a reply for each.
@@ -109,14 +118,14 @@ class Wire:
 
     def send(self, commands: Sequence[Command]) -> None:
         """The first half of `exchange`: replies may be read later, in order."""
-        with self._guarded():
+        with self._guard:
             server, _ = self._line or self._connect()
             server.sendall(b"".join([_pack(command) for command in commands]))
 
     def receive(self, count: int, more_bytes: int = 0) -> list[Any]:
         """The second half: the next `count` replies, which may be so much larger than others. Raises
         UnreadableState for more bytes than are read."""
-        with self._guarded():
+        with self._guard:
             if self._line is None:
                 raise ConnectionResetError("the connection broke before the reply")
             server, reader = self._line
@@ -140,25 +149,6 @@ class Wire:
             else:
                 replies.append(reply)
         return replies
-
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        """Drop a connection that broke, or that was left in the middle of something."""
-        try:
-            yield
-        except (
-            OSError,
-            redis.ConnectionError,
-            redis.TimeoutError,
-            redis.InvalidResponse,  # something else listens there
-            hiredis.ProtocolError,
-        ) as error:
-            self.close()
-            raise StoreUnreachable(f"the store at {self.url} does not answer: {error}") from error
-        except BaseException:
-            # an interrupt in the middle of an exchange: what arrives later answers nothing asked later
-            self.close()
-            raise
 
     @property
     def is_open(self) -> bool:
@@ -225,6 +215,28 @@ class Wire:
         server = connection._sock  # noqa: SLF001 - redis-py has no public way to its socket
         self._line = server, hiredis.Reader(replyError=ServerError, notEnoughData=_NOT_YET)
         return self._line
+
+
+class _Guard:
+    """Around what is sent and received: drops a connection that broke, or that was left in the middle of
+    something, as by an interrupt: what arrives later answers nothing asked later."""
+
+    __slots__ = ("_wire",)
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def __enter__(self) -> None:
+        """Nothing is to be done before."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            return
+        self._wire.close()
+        if isinstance(error, _BROKEN):
+            raise StoreUnreachable(f"the store at {self._wire.url} does not answer: {error}") from error
 
 
 class Login(redis.CredentialProvider):
