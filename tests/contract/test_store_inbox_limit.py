@@ -106,6 +106,28 @@ def test_what_is_on_its_way_to_other_stores_holds_nobody_once_the_inbox_has_take
     assert is_handed_out(limited)
 
 
+def test_one_that_is_lifted_while_a_source_waits_holds_it_no_more(limited: Scene) -> None:
+    read(limited, "mid/0", *["end/0"] * 20)
+    assert not is_handed_out(limited)
+    work(limited, 1, limit_bytes=0)
+    assert limited.outbox("src/0", "mid/0") == []
+    assert is_handed_out(limited), "what is on its way to other stores has its bound"
+
+
+def test_one_that_ends_with_a_claim_holds_no_source_any_more(limited: Scene) -> None:
+    read(limited, "mid/0", *["end/0"] * 20)
+    limited.claim("mid/0")
+    work(limited, 1)
+    assert limited.outbox("src/0", "mid/0") == []
+    assert is_handed_out(limited)
+
+
+def test_what_other_stores_have_taken_ends_it_for_none_that_waits_here(limited: Scene) -> None:
+    read(limited, "mid/0", "end/0", *["end/1"] * 20)
+    limited.acknowledge("src/0", "end/0", 1)
+    assert not is_handed_out(limited)
+
+
 def test_who_waits_for_nothing_any_more_has_its_own_bound_again(limited: Scene) -> None:
     read(limited, "mid/0", entries=3)
     work(limited, 10)

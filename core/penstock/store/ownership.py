@@ -98,7 +98,7 @@ class OwnedShard:
 
         `rows` is their number of rows, `counted` how many came out of what is fused in the shard, by name.
         `paced`: the inbox is bounded in time as well, by how fast such commits follow each other.
-        Building it changes nothing here; `settle` does.
+        Building it changes nothing of the shard; `settle` does.
         """
         self._placed_us = entries[0].placed_us if paced and entries else 0
         return Commit(
@@ -139,7 +139,7 @@ class OwnedShard:
             self.position = commit.position
         if commit.within is not None:
             self.within = commit.within
-        if self._placed_us:
+        if self._placed_us and commit.consumed_bytes:
             self._limit.worked(commit.now_us, self._placed_us, commit.consumed_bytes)
         elif commit.consumed_bytes:
             self._limit.passed(commit.consumed_bytes)

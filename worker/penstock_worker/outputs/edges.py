@@ -56,7 +56,7 @@ class EdgeRunner:
 
     def feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
         """Raises OutputRefused for a key that is no Unicode."""
-        if isinstance(rows, ColumnRows) and self._feed_columns(rows, timestamps_us, into):
+        if type(rows) is ColumnRows and self._feed_columns(rows, timestamps_us, into):
             return
         if self.tap is not None:
             self.tap(rows)

@@ -83,6 +83,8 @@ class KeyedStage:
         self._fanout = fanout
         self._bounds = bounds
         self._clock = clock
+        self._makes_together = runner.takes_columns
+        """Whether rows are made for the processor by columns, also those of one key alone."""
         self._states: dict[str, ShardState] = {}
         self._parts: dict[str, Part] = {}
         self.letters_elsewhere: LettersElsewhere | None = None
@@ -383,10 +385,9 @@ class KeyedStage:
         run = calls.run
         look_at = LOOK_GROUPS
         groups = part.groups
-        # Of one key alone there is nothing to make together.
-        given_each: Iterable[Iterable[Any] | None] = (
-            self._runner.given([group.rows for group in groups.values()]) if len(groups) != 1 else (None,)
-        )
+        given_each: Iterable[Iterable[Any] | None] = (None,)
+        if len(groups) != 1 or self._makes_together:
+            given_each = self._runner.given([group.rows for group in groups.values()])
         for done, ((key, group), given) in enumerate(zip(groups.items(), given_each, strict=True)):
             if done == look_at:
                 held.check(out_rows)

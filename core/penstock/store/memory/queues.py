@@ -85,9 +85,8 @@ class MemoryQueues(MemoryTelling):
             wait_in_line(producer, target, there)
         else:
             self._data.outgoing.pop((producer, target), None)
-            if there.inbox_limit_bytes < math.inf:
-                # what it was held for waits no more; its next commit tells whether another has as little room
-                source.outbox_limit_bytes = math.inf
+            # what it was held for waits no more; its next commit tells whether another has as little room
+            source.outbox_limit_bytes = math.inf
         self._passed(producer, source, target)
         return not lane.waiting
 

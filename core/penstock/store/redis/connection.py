@@ -17,7 +17,6 @@ import re
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any, cast
 from urllib.parse import unquote
 
@@ -105,7 +104,6 @@ class Wire:
         self._line: tuple[socket.socket, hiredis.Reader] | None = None
         self._pushed_bytes = 0
         """Of a message that has not come as a whole."""
-        self._guard = _Guard(self)
 
     def exchange(self, commands: Sequence[Command]) -> list[Any]:
         """Send commands in one write and read a reply for each.
@@ -118,18 +116,31 @@ class Wire:
 
     def send(self, commands: Sequence[Command]) -> None:
         """The first half of `exchange`: replies may be read later, in order."""
-        with self._guard:
+        try:
             server, _ = self._line or self._connect()
             server.sendall(b"".join([_pack(command) for command in commands]))
+        except BaseException as error:
+            self._drop(error)
+            raise
 
     def receive(self, count: int, more_bytes: int = 0) -> list[Any]:
         """The second half: the next `count` replies, which may be so much larger than others. Raises
         UnreadableState for more bytes than are read."""
-        with self._guard:
+        try:
             if self._line is None:
                 raise ConnectionResetError("the connection broke before the reply")
             server, reader = self._line
             return self._read(server, reader, count, more_bytes)
+        except BaseException as error:
+            self._drop(error)
+            raise
+
+    def _drop(self, error: BaseException) -> None:
+        """Close a connection that broke, or that was left in the middle of something, as by an interrupt:
+        what arrives later answers nothing asked later. Raises StoreUnreachable for one that broke."""
+        self.close()
+        if isinstance(error, _BROKEN):
+            raise StoreUnreachable(f"the store at {self.url} does not answer: {error}") from error
 
     def _read(self, server: socket.socket, reader: hiredis.Reader, count: int, more_bytes: int) -> list[Any]:
         replies: list[Any] = []
@@ -215,28 +226,6 @@ class Wire:
         server = connection._sock  # noqa: SLF001 - redis-py has no public way to its socket
         self._line = server, hiredis.Reader(replyError=ServerError, notEnoughData=_NOT_YET)
         return self._line
-
-
-class _Guard:
-    """Around what is sent and received: drops a connection that broke, or that was left in the middle of
-    something, as by an interrupt: what arrives later answers nothing asked later."""
-
-    __slots__ = ("_wire",)
-
-    def __init__(self, wire: Wire) -> None:
-        self._wire = wire
-
-    def __enter__(self) -> None:
-        """Nothing is to be done before."""
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if error is None:
-            return
-        self._wire.close()
-        if isinstance(error, _BROKEN):
-            raise StoreUnreachable(f"the store at {self._wire.url} does not answer: {error}") from error
 
 
 class Login(redis.CredentialProvider):

@@ -1,4 +1,5 @@
 import pytest
+from msgspec import structs
 
 from penstock.store.ownership import OwnedShard, OwnershipLost
 from penstock.store.port import Answer, Claimed, Entry, ExternalCursor, Output
@@ -40,6 +41,15 @@ def test_every_other_answer_loses_the_shard_and_changes_nothing(answer: object):
     with pytest.raises(OwnershipLost, match="count/1"):
         shard.settle(shard.commit(1), answer)
     assert shard.number == 7
+
+
+def test_commits_that_take_nothing_off_the_inbox_yet_tell_no_pace_of_it():
+    shard = owned()
+    waiting = Entry(41, 1_000_000, b"abc")
+    for turn in range(1, 100):
+        commit = shard.commit(2_000_000 + turn * 20_000, entries=(waiting,), paced=True)
+        shard.settle(structs.replace(commit, offset=40, consumed_bytes=0), Answer.OK)
+    assert shard.commit(9_000_000).inbox_limit_bytes is None
 
 
 def test_an_earlier_owners_unwritten_entries_are_named():

@@ -10,8 +10,8 @@ local function put_metrics(keys, args)
 end
 
 -- measure: counters of shards.
--- KEYS 1: prefix. ARGV: shard, ... Answers [generation, packed counters, and limits where there are some, executor, counts, position, when its
--- next timer is due, ...], nil for what is not there.
+-- KEYS 1: prefix. ARGV: shard, ... Answers [generation, packed counters, and limits where there are some, executor,
+-- counts, position, when its next timer is due, ...], nil for what is not there.
 local function measure(keys, args)
   local answer = {generation()}
   for _, shard in ipairs(args) do

@@ -102,7 +102,7 @@ local function move_waiting(change, producer, source, target, record, taken, bud
   if emptied then
     pair_emptied(change, producer, source, target, record)
     -- what it was held for waits no more; its next commit tells whether another has as little room
-    if record.inbox_limit then set_limits(source, source.inbox_limit, nil) end
+    set_limits(source, source.inbox_limit, nil)
   else
     -- to the end of the line, so that no producer starves
     wait_in_line(p, target, producer)
