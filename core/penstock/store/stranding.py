@@ -49,7 +49,8 @@ class StrandingWatch:
             return True
         has_work = not seen.finished if self._source else seen.inbox_entries > 0
         bounds = self._pressed_bounds if pressed else self._bounds
-        if in_hand or not has_work or _is_held(seen, bounds):
+        is_held = bounds.are_passed_by(seen.outbox_bytes, seen.outbox_entries, seen.outbox_limit_bytes)
+        if in_hand or not has_work or is_held:
             return False
         found = (seen.epoch, seen.commit)
         if before != found:
@@ -60,8 +61,3 @@ class StrandingWatch:
     def handed_out(self, shard: str) -> None:
         """A fetch answered with the shard."""
         self._suspects.pop(shard, None)
-
-
-def _is_held(seen: ShardCounters, bounds: Bounds) -> bool:
-    most_bytes = min(bounds.outbox_bytes_max, seen.outbox_limit_bytes)
-    return seen.outbox_bytes > most_bytes or seen.outbox_entries > bounds.outbox_entries_max

@@ -241,8 +241,7 @@ class ShardRecord:
 
     def over_bound(self, bounds: Bounds) -> bool:
         """Whether the outbox holds more than a shard that reads on may leave there."""
-        most_bytes = min(bounds.outbox_bytes_max, self.outbox_limit_bytes)
-        return self.outbox_bytes > most_bytes or self.outbox_entries > bounds.outbox_entries_max
+        return bounds.are_passed_by(self.outbox_bytes, self.outbox_entries, self.outbox_limit_bytes)
 
     def has_work(self) -> bool:
         """Whether an owner that claims the shard has something to do at once."""

@@ -32,6 +32,11 @@ class Bounds:
     noted_entries_max: int = 500_000
     """Changes that one round of a pre-copy notes at most; then nobody drives it, and it is given up."""
 
+    def are_passed_by(self, outbox_bytes: int, outbox_entries: int, limit_bytes: float) -> bool:
+        """Whether an outbox with a limit of its own holds more than a shard that reads on may leave there."""
+        most_bytes = min(self.outbox_bytes_max, limit_bytes)
+        return outbox_bytes > most_bytes or outbox_entries > self.outbox_entries_max
+
     def pressed(self) -> Bounds:
         """What holds in a store at its memory limit: an inbox takes an entry only while it is empty, and a
         shard with anything in its outbox is not handed out."""
