@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from backends.store_backends import Backend
-from penstock.store.port import Answer, Entry, FetchedShard, WaitReady
+from penstock.store.port import Answer, Entry, FetchedShard, WaitReady, Wake
 from scenes.store_scenario import NOW_US, SHARDS, Scene, out, payloads
 
 _TIMED = {"now_ms": 1, "timers_max": 100}
@@ -36,6 +36,27 @@ def test_a_placed_entry_makes_its_shard_ready_once(scene: Scene) -> None:
     assert fetched.shards == (FetchedShard("mid/0", 1, 0, entries),)
     assert not fetched.control
     assert not ready(scene, "mid@w1")
+
+
+def test_without_a_look_what_comes_onto_an_empty_list_is_heard_once(scene: Scene) -> None:
+    scene.set_up("mid/0", "mid/1")
+    assert not ready(scene, "mid@w1")
+    for shard in ("mid/0", "mid/1"):
+        scene.append(shard, 1)
+    assert scene.store.call(WaitReady("mid@w1", 2000, look=False))
+    assert not scene.store.call(WaitReady("mid@w1", 1, look=False))
+    assert scene.fetch_names("mid@w1") == ["mid/0", "mid/1"]
+    assert scene.fetch("mid@w1").shards == ()
+    scene.store.call(Wake("mid@w1"))
+    assert scene.store.call(WaitReady("mid@w1", 2000, look=False))
+
+
+def test_a_look_takes_what_has_rung(scene: Scene) -> None:
+    scene.set_up("mid/0")
+    assert not ready(scene, "mid@w1")
+    scene.append("mid/0", 1)
+    assert ready(scene, "mid@w1")
+    assert not scene.store.call(WaitReady("mid@w1", 1, look=False))
 
 
 def test_an_output_of_a_commit_makes_its_target_ready(scene: Scene) -> None:

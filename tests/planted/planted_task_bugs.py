@@ -201,6 +201,13 @@ class FiresAgain(PostsAgain):
         return TaskLoop._post(self, done, claims, fetch=fetch)
 
 
+class HearsOnly(TaskLoop):
+    """A task that waits goes by its bell, also where names were left on its list."""
+
+    def _hear(self, wait_ms: int, *, look: bool = True) -> bool:
+        return super()._hear(wait_ms, look=look and not wait_ms)
+
+
 class SleepsOn(TaskLoop):
     """A task that waits does not wake for a timer."""
 
@@ -232,4 +239,5 @@ TASK_BUGS = {
     "a resting batch forgotten": Parts(loop=ForgetsRested),
     "a timer fired again after a lost answer": Parts(loop=FiresAgain),
     "a timer slept through": Parts(loop=SleepsOn),
+    "a bell that was heard before": Parts(loop=HearsOnly),
 }

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from penstock.store.codec import decode_counts, encode_counts
-from penstock.store.inbox_limit import InboxLimit
+from penstock.store.inbox_limit import InboxLimit, TaskCosts
 from penstock.store.lives import before_first
 from penstock.store.port import (
     Acknowledge,
@@ -55,7 +55,8 @@ class OwnedShard:
                  "generation", "number", "offset", "position", "shard", "table_version", "watermark",
                  "within")  # fmt: skip
 
-    def __init__(self, shard: str, claimed: Claimed) -> None:
+    def __init__(self, shard: str, claimed: Claimed, costs: TaskCosts | None = None) -> None:
+        """`costs` are those of its task's batches, where it has other shards too."""
         self.shard = shard
         self.epoch = claimed.epoch
         self.generation = claimed.generation
@@ -67,7 +68,7 @@ class OwnedShard:
         self.within = claimed.within
         self.watermark = Watermark(claimed.watermark_ms)
         """What was taken last."""
-        self._limit = InboxLimit()
+        self._limit = InboxLimit(costs or TaskCosts())
         self._placed_us = 0
         self._counts = self._counting = decode_counts(claimed.counts)
         self._external = {
@@ -125,6 +126,10 @@ class OwnedShard:
             inbox_limit_bytes=self._limit.told_bytes,
         )
 
+    def spent(self, busy_us: int) -> None:
+        """So long was worked on what was settled last, or on bringing its outputs out."""
+        self._limit.spent(busy_us)
+
     def settle(self, commit: Commit, answer: object) -> list[tuple[str, int, bytes]]:
         """Digest the answer to `commit`: OK and DONE both mean that it is applied, once.
 
@@ -143,6 +148,8 @@ class OwnedShard:
             self._limit.worked(commit.now_us, self._placed_us, commit.consumed_bytes)
         elif commit.consumed_bytes:
             self._limit.passed(commit.consumed_bytes)
+        else:
+            self._limit.took_nothing()
         if commit.counts is not None:
             self._counts = self._counting
         if commit.watermark is not None:

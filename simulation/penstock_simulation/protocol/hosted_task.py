@@ -203,8 +203,11 @@ class HostedTask:
             self._starts = node.starts
             self.failed()
             raise StoreUnreachable("connection broken")
-        if node.is_ready(self.name) or not call.timeout_ms:
-            return node.is_ready(self.name)
+        has_rung, is_ready = node.hear(self.name), node.is_ready(self.name)
+        if not call.look and is_ready and not has_rung:
+            raise PromiseBroken(5, f"{self.name} waits for a bell that has rung")
+        if (is_ready if call.look else has_rung) or not call.timeout_ms:
+            return is_ready if call.look else has_rung
         if self._world.watermarks is None:
             self._check_timers(call.timeout_ms)
         elif call.timeout_ms * 1000 > WATERMARK_LOOK_US and not node.rings_at_news(

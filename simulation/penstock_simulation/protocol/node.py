@@ -156,6 +156,13 @@ class SimulatedNode:
         """Whether a task that blocks on this list would wake."""
         return bool(self._memory.topology(TOPOLOGY_UID).ready.get(ready))
 
+    def hear(self, ready: str) -> bool:
+        """Whether the bell of this list has rung since it was heard last."""
+        rung = self._memory.topology(TOPOLOGY_UID).rung
+        has_rung = ready in rung
+        rung.discard(ready)
+        return has_rung
+
     def rings_at_news(self, ready: str, producers: Sequence[str]) -> bool:
         """Whether a task that waits on this list is told of each of its producers' next watermarks."""
         listening = self._memory.topology(TOPOLOGY_UID).listening

@@ -137,6 +137,16 @@ def test_a_sender_whose_connection_broke_looks_again(scene: Scene, admin: redis.
     assert scene.store.call(WaitOutgoing(1))
 
 
+def test_a_task_whose_connection_broke_looks_though_it_need_not(scene: Scene, admin: redis.Redis) -> None:
+    scene.set_up("mid/0")
+    assert not scene.store.call(WaitReady("mid@w1", 1))
+    admin.client_kill_filter(_type="pubsub", skipme=True)
+    scene.append("mid/0", 1)
+    with pytest.raises(StoreUnreachable):
+        scene.store.call(WaitReady("mid@w1", 1000, look=False))
+    assert scene.store.call(WaitReady("mid@w1", 1, look=False))
+
+
 def test_a_wait_of_no_time_does_not_block(scene: Scene) -> None:
     scene.set_up("mid/0")
     assert not scene.store.call(WaitReady("mid@w1", 0))

@@ -152,7 +152,7 @@ class TaskLoop:
             self._look_outside()
             if not self._has_listened:
                 # Who never waits takes what was rung for it too, or the store keeps more and more of that.
-                self._is_woken = self._waiter.call(WaitReady(self._launch.owner.ready, 0))
+                self._is_woken = self._hear(0)
             self._has_listened = False
         if self._halted or not self._held.is_named:
             # The row says that this task is up: only then is it given shards.
@@ -307,6 +307,7 @@ class TaskLoop:
         except OwnershipLost:
             self._lost(owned.shard)
             return
+        owned.spent(work.busy_us)
         self._count(owned, work, self._clock.now_us())
 
     def _exchange(self) -> Fetched:
@@ -362,6 +363,7 @@ class TaskLoop:
             except OwnershipLost:
                 self._lost(owned.shard)
                 continue
+            owned.spent(work.busy_us)
             self._count(owned, work, now_us)
             self._write(owned, placed)
 
@@ -380,10 +382,12 @@ class TaskLoop:
     def _write(self, owned: OwnedShard, placed: Placed) -> None:
         if not placed:
             return
+        began_us = self._clock.monotonic_us()
         try:
             self._outputs.write(owned, placed)
         except WorkFailed as error:
             self._failed(owned, str(error))
+        owned.spent(self._clock.monotonic_us() - began_us)
 
     def _look_outside(self) -> None:
         """At some shards' files: sinks that others changed are told soon, also while nothing is written, and
@@ -475,9 +479,15 @@ class TaskLoop:
             self._clock.sleep_us(wait_us)
             return False
         self._has_listened = True
-        is_woken = self._waiter.call(WaitReady(self._launch.owner.ready, -(-wait_us // 1000)))
+        is_woken = self._hear(-(-wait_us // 1000), look=not self._next_fetch.found_nothing)
         if is_woken:
             self._watch.look_on()
+        return is_woken
+
+    def _hear(self, wait_ms: int, *, look: bool = True) -> bool:
+        is_woken = self._waiter.call(WaitReady(self._launch.owner.ready, wait_ms, look))
+        if is_woken:
+            self._next_fetch.found_nothing = False
         return is_woken
 
     def _listen(self, wait_us: int) -> int:

@@ -51,6 +51,8 @@ class NextFetch:
         self._again_ms: int | None = None
         self.has_taken_all = False
         """Whether the last fetch left nothing on the list."""
+        self.found_nothing = False
+        """Whether it found nothing there, and nothing was heard since: what comes now rings."""
 
     def call(self, now_us: int) -> Fetch:
         """The next fetch, at this monotonic time."""
@@ -82,6 +84,7 @@ class NextFetch:
             and not fetched.full
             and not any(one.entries for one in fetched.shards)
         )
+        self.found_nothing = self.has_taken_all and not fetched.shards
         self._pressure.note(fetch, fetched, self._clock.monotonic_us())
 
     def at_once(self) -> None:
@@ -91,7 +94,7 @@ class NextFetch:
     def forget(self) -> None:
         """Nothing is owned any more."""
         self._again_ms = None
-        self.has_taken_all = False
+        self.has_taken_all = self.found_nothing = False
 
     def wait_us(self, most_us: int, now_us: int) -> int:
         """How long to wait, `most_us` or until the next timer is due; 0 or less for not at all. By event time

@@ -336,6 +336,8 @@ class TopologyData:
     listed: bool = False
     shards: dict[str, ShardRecord] = field(default_factory=dict)
     ready: dict[str, deque[str]] = field(default_factory=dict)
+    rung: set[str] = field(default_factory=set)
+    """Ready lists that names came onto when they were empty, since somebody waited there."""
     due: dict[str, dict[str, int]] = field(default_factory=dict)
     """Ready list -> its shards with timers, and when to look at them."""
     listening: dict[str, set[str]] = field(default_factory=dict)
@@ -401,5 +403,6 @@ class MemoryNode:
         for data in self.topologies.values():
             # Ready lists are not logged: claims under the next generation fill them.
             data.ready.clear()
+            data.rung.clear()
             data.due.clear()
             data.listening.clear()

@@ -34,7 +34,9 @@ class MemoryReadyLists(MemoryTelling):
         return Handlers(writes={Wake: self._wake, Fetch: self._fetch}, reads={WaitReady: self._wait_ready})
 
     def _wait_ready(self, call: WaitReady) -> bool:
-        return bool(self._data.ready.get(call.ready))
+        has_rung = call.ready in self._data.rung
+        self._data.rung.discard(call.ready)
+        return bool(self._data.ready.get(call.ready)) if call.look else has_rung
 
     def _wake(self, call: Wake) -> Answer:
         if self._data.retracted:

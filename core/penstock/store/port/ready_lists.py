@@ -19,11 +19,14 @@ RUNG = "~"
 class WaitReady(Request[bool]):
     """Block until the ready list has something, or `timeout_ms` (at most 2000) passed.
 
-    Answers True when something may be waiting. Takes nothing off the list.
+    Answers True when something may be waiting. Takes nothing off the list. Names that come onto an empty list
+    ring; without `look` only that counts, not what is there: for whoever has waited here before, and has had
+    a fetch since that left nothing, and has heard nothing since. One round trip less.
     """
 
     ready: str
     timeout_ms: int
+    look: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -202,13 +202,15 @@ class RedisStore:
     def _wait_ready(self, call: WaitReady) -> bool:
         """Listen to the list's bell, which is rung when names come onto an empty list, and look at the list.
 
-        In this order nothing is missed; and nothing is written, as a blocking move would.
+        In this order nothing is missed; and nothing is written, as a blocking move would. Who begins to
+        listen looks in any case.
         """
         key = self._keys.ready(call.ready)
         if self._rung != key or not self._bell.is_open:
-            self._bell.close()
-            self._bell.exchange([(b"SUBSCRIBE", key)])
+            self._listen(key)
             self._rung = key
+        elif not call.look:
+            return self._bell.pushed(min(call.timeout_ms, _BLOCK_MS_MAX) / 1000)
         else:
             self._bell.pushed(0.0)
         length = _reply(self._blocking, (b"LLEN", key))
@@ -221,15 +223,19 @@ class RedisStore:
         for now keep waiting."""
         key = self._keys.outgoing
         if self._rung != key or not self._bell.is_open:
-            self._bell.close()
-            self._rung = b""
-            self._bell.exchange([(b"SUBSCRIBE", key)])
+            self._listen(key)
             is_some = _reply(self._blocking, (b"SCARD", key)) > 0
             # Only now: a store that is loading lets us listen, and not look.
             self._rung = key
             if is_some:
                 return True
         return self._bell.pushed(min(call.timeout_ms, _BLOCK_MS_MAX) / 1000)
+
+    def _listen(self, key: bytes) -> None:
+        """Until that has worked nothing is listened to."""
+        self._bell.close()
+        self._rung = b""
+        _reply(self._bell, (b"SUBSCRIBE", key))
 
     def _wait_control(self, call: WaitControl) -> int:
         """A look first: after a loss the stream's numbers may have begun anew, below `after`."""

@@ -1,4 +1,4 @@
-"""An inbox is bounded by what its shard works off in a quarter of a second."""
+"""An inbox is bounded by what its shard works off in a time."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from penstock.store.inbox_limit import InboxLimit
+from penstock.store.inbox_limit import TARGET_US, InboxLimit, TaskCosts
 
 BOUND_BYTES = 1 << 20
 ENTRY_BYTES = 2_000
 S = 1_000_000
+TARGET_S = TARGET_US / S
 Cost = Callable[[int], float]
 """Bytes of a batch -> how long it is worked on (us)."""
 
@@ -29,7 +30,7 @@ class Shard:
     batch_bytes: int = BOUND_BYTES
     is_limited: bool = True
     now_us: int = 1_000 * S
-    limit: InboxLimit = field(default_factory=InboxLimit)
+    limit: InboxLimit = field(default_factory=lambda: InboxLimit(TaskCosts()))
     inbox: deque[int] = field(default_factory=deque)
     """When each entry was placed."""
     read_us: int = 0
@@ -46,17 +47,22 @@ class Shard:
         end_us = self.now_us + int(seconds * S)
         due = float(self.now_us)
         while self.now_us < end_us:
-            while due <= self.now_us and (
-                not self.inbox or (len(self.inbox) + 1) * ENTRY_BYTES <= self.most_bytes
-            ):
-                self.inbox.append(max(int(due), self.read_us))
-                due = max(due, self.read_us) + ENTRY_BYTES * S / arriving_per_s
+            due = self.fill(due, arriving_per_s)
             if not self.inbox:
                 self.now_us = int(due) + 1
                 continue
-            self._work()
+            self.work()
 
-    def _work(self) -> None:
+    def fill(self, due: float, arriving_per_s: float = 1e12) -> float:
+        """What is due since then, as far as there is room; answers when the next is."""
+        while due <= self.now_us and (
+            not self.inbox or (len(self.inbox) + 1) * ENTRY_BYTES <= self.most_bytes
+        ):
+            self.inbox.append(max(int(due), self.read_us))
+            due = max(due, self.read_us) + ENTRY_BYTES * S / arriving_per_s
+        return due
+
+    def work(self) -> None:
         entries = max(1, min(len(self.inbox), self.batch_bytes // ENTRY_BYTES))
         size_bytes, began_us, first_us = entries * ENTRY_BYTES, self.now_us, self.inbox[0]
         self.waits_us.append(began_us - first_us)
@@ -67,6 +73,7 @@ class Shard:
             self.inbox.popleft()
         if self.is_limited:
             self.limit.worked(began_us, first_us, size_bytes)
+            self.limit.spent(self.now_us - began_us)
 
     def pace(self, last_s: float) -> float:
         """Bytes a second."""
@@ -74,14 +81,52 @@ class Shard:
         return sum(size for began_us, size in self.batches if began_us >= since_us) / last_s
 
 
+@dataclass
+class Task:
+    """Works a batch of each of its shards in turn, over and over."""
+
+    shards: list[Shard]
+
+    @classmethod
+    def of(cls, shards: int, cost: Cost, *, is_limited: bool = True) -> Task:
+        costs = TaskCosts()
+        return cls([Shard(cost, is_limited=is_limited, limit=InboxLimit(costs)) for _ in range(shards)])
+
+    def run(self, seconds: float, *, first: int | None = None, arriving_per_s: float = 1e12) -> None:
+        """Rows come to the `first` shards only, to the first of them the most: as by Zipf's law."""
+        shards = self.shards[:first]
+        parts = sum(1 / rank for rank in range(1, len(shards) + 1))
+        rates = [arriving_per_s / rank / parts for rank in range(1, len(shards) + 1)]
+        now_us = max(shard.now_us for shard in self.shards)
+        end_us = now_us + int(seconds * S)
+        due = [float(now_us)] * len(shards)
+        while now_us < end_us:
+            began_us = now_us
+            for at, shard in enumerate(shards):
+                shard.now_us = now_us
+                due[at] = shard.fill(due[at], rates[at])
+                if shard.inbox:
+                    shard.work()
+                now_us = shard.now_us
+            if now_us == began_us:
+                now_us = int(min(due)) + 1
+        for shard in self.shards:
+            shard.now_us = shard.read_us = now_us
+
+    def pace(self, last_s: float) -> float:
+        return sum(shard.pace(last_s) for shard in self.shards)
+
+    def longest_s(self, last: int) -> float:
+        """Of the last waits of each shard."""
+        return max(max(shard.waits_us[-last:]) for shard in self.shards) / S
+
+
 @pytest.mark.parametrize("bytes_per_s", [20_000, 200_000, 1_000_000])
 @pytest.mark.parametrize("batch_bytes", [4_000, 64_000, BOUND_BYTES])
-def test_under_load_it_holds_what_is_worked_off_in_a_quarter_of_a_second(
-    bytes_per_s: int, batch_bytes: int
-) -> None:
+def test_under_load_it_holds_what_is_worked_off_in_its_time(bytes_per_s: int, batch_bytes: int) -> None:
     shard = Shard(linear(bytes_per_s), batch_bytes)
     shard.run(240)
-    assert shard.most_bytes == pytest.approx(bytes_per_s / 4, rel=0.3)
+    assert shard.most_bytes == pytest.approx(bytes_per_s * TARGET_S, rel=0.3)
 
 
 def test_one_that_works_off_its_whole_bound_in_less_has_no_smaller_one() -> None:
@@ -95,10 +140,10 @@ def test_it_follows_a_pace_that_changes_both_ways() -> None:
     shard.run(20)
     shard.cost = linear(40_000)
     shard.run(60)
-    assert shard.most_bytes == pytest.approx(10_000, rel=0.3)
+    assert shard.most_bytes == pytest.approx(40_000 * TARGET_S, rel=0.3)
     shard.cost = linear(400_000)
     shard.run(5)
-    assert shard.most_bytes == pytest.approx(100_000, rel=0.3)
+    assert shard.most_bytes == pytest.approx(400_000 * TARGET_S, rel=0.3)
 
 
 @pytest.mark.parametrize("fixed_s", [0.1, 0.25, 0.4, 2.0])
@@ -111,10 +156,24 @@ def test_a_shard_whose_batches_take_long_whatever_is_in_them_is_not_made_slow(fi
     assert shard.pace(300) > 0.6 * free.pace(1_800)
 
 
+@pytest.mark.parametrize("keys", [10, 100, 1_000])
+def test_nor_is_one_for_each_of_whose_keys_a_service_is_asked(keys: int) -> None:
+    """Of twice as many rows the more are of keys that the batch has anyway."""
+
+    def cost(size: int) -> float:
+        return 5_000 * keys * (1 - (1 - 1 / keys) ** (size / 20))
+
+    free = Shard(cost, is_limited=False)
+    free.run(600, arriving_per_s=150_000)
+    shard = Shard(cost)
+    shard.run(600, arriving_per_s=150_000)
+    assert shard.pace(300) > 0.9 * free.pace(300)
+
+
 def test_a_small_fixed_part_leaves_it_its_bound_in_time() -> None:
     shard = Shard(linear(1_000_000, 0.02))
     shard.run(60)
-    assert shard.most_bytes < 300_000
+    assert shard.most_bytes < 1_200_000 * TARGET_S
 
 
 def test_what_keeps_up_has_none() -> None:
@@ -137,7 +196,7 @@ def test_a_clock_that_was_set_costs_it_for_a_short_time_only(hours: int) -> None
     shard.run(20)
     shard.now_us += hours * 3_600 * S
     shard.run(30)
-    assert shard.most_bytes == pytest.approx(100_000, rel=0.3)
+    assert shard.most_bytes == pytest.approx(400_000 * TARGET_S, rel=0.3)
 
 
 @pytest.mark.parametrize("fixed_s", [0.25, 0.3, 0.5])
@@ -162,10 +221,68 @@ def test_a_shard_that_gets_a_smaller_part_of_its_task_keeps_a_limit() -> None:
 
 
 def test_pieces_of_a_row_count_as_bytes_that_were_done() -> None:
-    limit = InboxLimit()
+    limit = InboxLimit(TaskCosts())
     now_us = 1_000 * S
     for _ in range(40):
         limit.passed(90_000)
         limit.worked(now_us, now_us - 2 * S, 10_000)
         now_us += S // 10
-    assert limit.told_bytes == pytest.approx(250_000, rel=0.3)
+    assert limit.told_bytes == pytest.approx(1_000_000 * TARGET_S, rel=0.3)
+
+
+# --- several shards of a task
+
+
+@pytest.mark.parametrize("shards", [4, 16, 64])
+def test_all_shards_of_a_busy_task_have_a_limit(shards: int) -> None:
+    """Each works off the less the more the others do, in batches of whatever size."""
+    task = Task.of(shards, linear(1_000_000, 0.0002))
+    task.run(600)
+    assert task.longest_s(last=200) < 2 * TARGET_S
+    assert task.pace(60) > 900_000
+
+
+@pytest.mark.parametrize("shards", [4, 16])
+def test_a_task_whose_every_batch_takes_long_is_not_made_slow(shards: int) -> None:
+    free = Task.of(shards, linear(1_000_000, 0.25), is_limited=False)
+    free.run(600)
+    task = Task.of(shards, linear(1_000_000, 0.25))
+    task.run(600)
+    assert task.pace(300) > 0.85 * free.pace(300)
+
+
+@pytest.mark.parametrize(("shards", "fixed_s"), [(8, 0.02), (8, 0.1), (16, 0.005), (16, 0.05)])
+def test_nor_is_one_whose_shards_get_work_one_after_another(shards: int, fixed_s: float) -> None:
+    """Each smaller batch of one is a small part of what the task works."""
+    paces = []
+    for is_limited in (False, True):
+        task = Task.of(shards, linear(1_000_000, fixed_s), is_limited=is_limited)
+        for first in range(1, shards + 1):
+            task.run(30, first=first)
+        task.run(300)
+        paces.append(task.pace(150))
+    assert paces[1] > 0.85 * paces[0]
+    assert task.longest_s(last=20) < max(2 * TARGET_S, 14 * shards * fixed_s)
+
+
+@pytest.mark.parametrize(
+    ("shards", "fixed_s"),
+    [(1, 0.05), (4, 0.05), (16, 0.02), (64, 0.0002), (64, 0.001), (64, 0.002), (64, 0.005)],
+)
+def test_a_task_that_keeps_up_without_limits_keeps_up_with_them(shards: int, fixed_s: float) -> None:
+    task = Task.of(shards, linear(1_000_000, fixed_s))
+    task.run(300, arriving_per_s=850_000)
+    assert task.pace(150) > 0.97 * 850_000
+
+
+def test_work_without_rows_tells_nothing_of_what_a_batch_costs() -> None:
+    """As of timers at a window's end."""
+    costs = TaskCosts()
+    limit, now_us = InboxLimit(costs), 1_000 * S
+    for turn in range(100):
+        now_us += 100_000
+        limit.worked(now_us, now_us - S, 1_000 + turn)
+        limit.spent(1_000 + turn)
+        limit.took_nothing()
+        limit.spent(2 * S)
+    assert costs.fixed_us < 10

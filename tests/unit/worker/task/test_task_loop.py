@@ -35,6 +35,7 @@ from penstock.store.port import (
     Request,
     SetTasks,
     StoreUnreachable,
+    WaitReady,
     Wake,
 )
 from penstock_worker.sources.reader import SourceBatch
@@ -602,6 +603,40 @@ def test_a_source_whose_records_are_far_apart_is_woken_meanwhile(tmp_path: Path)
     task = scene.task("lines", ["lines/0"], store=asked, waiter=asked)
     scene.turns(task, 12)
     assert ("WaitReady",) in asked.exchanges
+
+
+class Waits(Between):
+    """Which waits of a task looked at its list."""
+
+    def __init__(self, store: MemoryStore) -> None:
+        super().__init__(store)
+        self.looks: list[bool] = []
+
+    def call(self, call: Request[Any]) -> Any:
+        if isinstance(call, WaitReady) and call.timeout_ms:
+            self.looks.append(call.look)
+        return self._store.call(call)
+
+
+def test_a_task_that_has_worked_off_its_list_waits_without_another_look(scene: Scene) -> None:
+    waits = Waits(fed(scene).store)
+    task = scene.task("count", ["count/0", "count/1"], waiter=waits)
+    scene.turns(task, 3)
+    assert scene.out()
+    assert waits.looks
+    assert not any(waits.looks)
+
+
+def test_a_task_that_has_heard_of_more_and_cannot_work_on_it_looks(scene: Scene) -> None:
+    """No map names it, so what rang is still there when it waits again."""
+    waits = Waits(scene.store)
+    task = scene.task("count", [], waiter=waits)
+    scene.turns(task, 1)
+    for _ in range(3):
+        scene.store.call(Wake("count.ready"))
+        waits.looks.clear()
+        scene.turns(task, 1)
+        assert waits.looks == [True]
 
 
 class QuietReader:
