@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from msgspec import structs
 
 from penstock.store.codec import decode_counts, encode_counts
-from penstock.store.inbox_limit import InboxLimit, TaskCosts
+from penstock.store.inbox_limit import InboxLimit
 from penstock.store.lives import before_first
 from penstock.store.port import (
     Acknowledge,
@@ -55,8 +55,7 @@ class OwnedShard:
                  "generation", "number", "offset", "position", "shard", "table_version", "watermark",
                  "within")  # fmt: skip
 
-    def __init__(self, shard: str, claimed: Claimed, costs: TaskCosts | None = None) -> None:
-        """`costs` are those of its task's batches, where it has other shards too."""
+    def __init__(self, shard: str, claimed: Claimed) -> None:
         self.shard = shard
         self.epoch = claimed.epoch
         self.generation = claimed.generation
@@ -68,7 +67,7 @@ class OwnedShard:
         self.within = claimed.within
         self.watermark = Watermark(claimed.watermark_ms)
         """What was taken last."""
-        self._limit = InboxLimit(costs or TaskCosts())
+        self._limit = InboxLimit()
         self._placed_us = 0
         self._counts = self._counting = decode_counts(claimed.counts)
         self._external = {
@@ -148,8 +147,6 @@ class OwnedShard:
             self._limit.worked(commit.now_us, self._placed_us, commit.consumed_bytes)
         elif commit.consumed_bytes:
             self._limit.passed(commit.consumed_bytes)
-        else:
-            self._limit.took_nothing()
         if commit.counts is not None:
             self._counts = self._counting
         if commit.watermark is not None:

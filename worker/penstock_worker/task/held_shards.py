@@ -11,7 +11,6 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from penstock.dataflow.plan import Processor
-from penstock.store.inbox_limit import TaskCosts
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Answer, Claim, Claimed, Measure, NodeStore, ShardCounters, Tasks
 from penstock.store.stranding import StrandingWatch
@@ -57,7 +56,6 @@ class HeldShards:
         """Claims of shards that were on their way here when they were last tried."""
         self._refresh_us = 0
         self._started_us = clock.monotonic_us()
-        self._costs = TaskCosts()
         self.owned: dict[str, OwnedShard] = {}
         self.leaving: dict[str, int] = {}
         """Owned shards that others are to run, and until when they are worked on here."""
@@ -145,7 +143,7 @@ class HeldShards:
         self._awaited = []
         for claim, answer in zip(claims, answers, strict=True):
             if isinstance(answer, Claimed):
-                self.adopt(OwnedShard(claim.shard, answer, self._costs))
+                self.adopt(OwnedShard(claim.shard, answer))
                 continue
             # The schedule or a move is ahead of the map that we read; the next one will fit.
             self.refresh_soon()
