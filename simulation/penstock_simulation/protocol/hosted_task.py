@@ -206,8 +206,9 @@ class HostedTask:
         has_rung, is_ready = node.hear(self.name), node.is_ready(self.name)
         if not call.look and is_ready and not has_rung:
             raise PromiseBroken(5, f"{self.name} waits for a bell that has rung")
-        if (is_ready if call.look else has_rung) or not call.timeout_ms:
-            return is_ready if call.look else has_rung
+        is_woken = is_ready if call.look else has_rung
+        if is_woken or not call.timeout_ms:
+            return is_woken
         if self._world.watermarks is None:
             self._check_timers(call.timeout_ms)
         elif call.timeout_ms * 1000 > WATERMARK_LOOK_US and not node.rings_at_news(

@@ -37,6 +37,7 @@ from penstock.store.port import (
     StoreUnreachable,
     Tasks,
     WaitControl,
+    WaitReady,
     Wake,
     WatermarkFact,
 )
@@ -158,10 +159,7 @@ class SimulatedNode:
 
     def hear(self, ready: str) -> bool:
         """Whether the bell of this list has rung since it was heard last."""
-        rung = self._memory.topology(TOPOLOGY_UID).rung
-        has_rung = ready in rung
-        rung.discard(ready)
-        return has_rung
+        return self.store.call(WaitReady(ready, 0, look=False))
 
     def rings_at_news(self, ready: str, producers: Sequence[str]) -> bool:
         """Whether a task that waits on this list is told of each of its producers' next watermarks."""

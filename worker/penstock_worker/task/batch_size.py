@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from penstock.store.inbox_limit import BATCH_US
+
 TIMERS_MAX = 1024
 """Timers that a fetch asks for: about two milliseconds of the store's time."""
 
@@ -18,7 +20,9 @@ class BatchSize:
 
     __slots__ = ("_bytes_max", "_bytes_min", "_target_us", "bytes", "shards", "timers")
 
-    def __init__(self, *, target_us: int = 8_000, bytes_min: int = 256, bytes_max: int = 512 << 10) -> None:
+    def __init__(
+        self, *, target_us: int = BATCH_US, bytes_min: int = 256, bytes_max: int = 512 << 10
+    ) -> None:
         self._target_us = target_us
         self._bytes_min = bytes_min
         self._bytes_max = bytes_max

@@ -55,7 +55,7 @@ class MemoryTopology:
     def _enlist(self, shard: str, record: ShardRecord) -> None:
         """Put a shard at the end of its owner's ready list, unless nobody owns it."""
         if record.owner is not None:
-            self._put_name(record.owner.ready, shard)
+            self._list_for_more(record.owner.ready).append(shard)
             record.readiness = Readiness.QUEUED
 
     def _release(self, shard: str, record: ShardRecord) -> None:
@@ -78,22 +78,21 @@ class MemoryTopology:
         else:
             looks.pop(shard, None)
 
-    def _put_name(self, ready: str, name: str) -> None:
+    def _list_for_more(self, ready: str) -> deque[str]:
+        """A ready list that a name is to come onto: its bell rings where it is empty."""
         names = self._data.ready.setdefault(ready, deque())
         if not names:
             self._data.rung.add(ready)
-        names.append(name)
+        return names
 
     def _wake_list(self, ready: str) -> None:
-        names = self._data.ready.setdefault(ready, deque())
-        if not names:
-            self._data.rung.add(ready)
+        names = self._list_for_more(ready)
         if CONTROL_TOKEN not in names:
             names.appendleft(CONTROL_TOKEN)
 
     def _ring_listeners(self, operator: str) -> None:
         for ready in sorted(self._data.listening.pop(operator, ())):
-            self._put_name(ready, RUNG)
+            self._list_for_more(ready).append(RUNG)
 
 
 def not_here(record: ShardRecord) -> Answer | Moved:

@@ -206,16 +206,16 @@ class RedisStore:
         listen looks in any case.
         """
         key = self._keys.ready(call.ready)
-        if self._rung != key or not self._bell.is_open:
+        begins = self._rung != key or not self._bell.is_open
+        if begins:
             self._listen(key)
             self._rung = key
-        elif not call.look:
-            return self._bell.pushed(min(call.timeout_ms, _BLOCK_MS_MAX) / 1000)
-        else:
+        elif call.look:
             self._bell.pushed(0.0)
-        length = _reply(self._blocking, (b"LLEN", key))
-        if length > 0 or call.timeout_ms <= 0:
-            return bool(length > 0)
+        if begins or call.look:
+            length = _reply(self._blocking, (b"LLEN", key))
+            if length > 0 or call.timeout_ms <= 0:
+                return bool(length > 0)
         return self._bell.pushed(min(call.timeout_ms, _BLOCK_MS_MAX) / 1000)
 
     def _wait_outgoing(self, call: WaitOutgoing) -> bool:
