@@ -56,6 +56,8 @@ def test_a_look_takes_what_has_rung(scene: Scene) -> None:
     assert not ready(scene, "mid@w1")
     scene.append("mid/0", 1)
     assert ready(scene, "mid@w1")
+    # The ring comes on a connection of its own, and may be behind the first look's answer, not the second's.
+    assert ready(scene, "mid@w1")
     assert not scene.store.call(WaitReady("mid@w1", 1, look=False))
 
 
