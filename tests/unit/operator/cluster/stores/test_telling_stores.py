@@ -71,7 +71,7 @@ def stores() -> dict[str, Store]:
 @pytest.fixture
 def tell(stores: dict[str, Store]) -> Iterator[Callable[..., dict[str, str]]]:
     with ThreadPoolExecutor(3) as threads:
-        telling = StoreTelling(lambda address: stores[address].open(), threads, wait_s=0.2)
+        telling = StoreTelling(lambda address: stores[address].open(), threads, wait_s=1.0)
 
         def tell(term: int = 1, **more: Any) -> dict[str, str]:
             asked = more.pop("addresses", tuple(stores))
