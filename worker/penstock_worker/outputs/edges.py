@@ -19,12 +19,13 @@ from penstock.dataflow.wire_keys import routing_keys
 from penstock.store.even_rows import EvenTexts, even_cells
 from penstock.store.stamps import as_array
 from penstock_worker.outputs.output_batch import Gathered, OutputBatch, OutputRefused
-from penstock_worker.values.column_rows import ColumnRows
+from penstock_worker.values.column_rows import COLUMNS_FROM, ColumnRows
 from penstock_worker.values.even_columns import even_columns
 from penstock_worker.values.rows import WireRow, no_unicode
 
-CUT_ROWS_MIN, SHARD_ROWS_MIN = 640, 48
-"""Columns are sooner cut by shards than rows are from so many rows on, and so many more for each shard."""
+SHARD_ROWS_MIN = 32
+"""Columns are sooner cut by shards than rows are from so many rows for each shard on, and those that a column
+takes by itself."""
 
 
 class EdgeRunner:
@@ -53,6 +54,13 @@ class EdgeRunner:
             self._by_column = ColumnRouter(types, edge.shards)
         self.takes_columns = self._by_column is not None and not edge.locality
         """Whether it cuts columns by shards, as long as they are even and many."""
+        self._shards_met = edge.shards
+        """So many got rows of those that were fed last."""
+
+    @property
+    def columns_from(self) -> int:
+        """Fewer rows are sooner cut as rows, where they go to all shards."""
+        return _columns_from(self.edge.shards)
 
     def feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
         """Raises OutputRefused for a key that is no Unicode."""
@@ -70,7 +78,7 @@ class EdgeRunner:
         router = self._by_column
         if router is None or self.tap is not None or self.route is not self._hash:
             return False
-        if len(rows) < CUT_ROWS_MIN or (columns := even_columns(rows)) is None:
+        if len(rows) < _columns_from(self._shards_met) or (columns := even_columns(rows)) is None:
             return False
         keys = [columns[place] for place in self.edge.key_columns]
         shards = router.shards_of(
@@ -79,7 +87,8 @@ class EdgeRunner:
         order = np.argsort(shards, kind="stable")
         shards = shards[order]
         begins = [0, *(np.flatnonzero(shards[1:] != shards[:-1]) + 1).tolist(), len(rows)]
-        if len(rows) < CUT_ROWS_MIN + SHARD_ROWS_MIN * (len(begins) - 1):
+        self._shards_met = len(begins) - 1
+        if len(rows) < _columns_from(self._shards_met):
             return False
         cells, stamps_us = even_cells(columns, len(rows))[order], as_array(timestamps_us)[order]
         for begin, end in pairwise(begins):
@@ -97,6 +106,11 @@ class EdgeRunner:
                 slot = slots[shard] = into.target(names[shard], self._columns)
             slot[0].append(timestamp_us)
             slot[1].append(row if project is None else project(row))
+        self._shards_met = len(slots)
+
+
+def _columns_from(shards: int) -> int:
+    return COLUMNS_FROM + SHARD_ROWS_MIN * shards
 
 
 def _projecting(of: Projection) -> Callable[[WireRow], WireRow]:

@@ -89,7 +89,7 @@ class NexmarkReader:
             rows=rows,
             timestamps_us=[now_us] * len(rows)
             if pace is None
-            else pace.times_us(self._events.places_of(self._indexes(partition, index, len(rows)))),
+            else pace.times_us(self._events.places_of(self._indexes(partition, index, len(rows)))).tolist(),
             position=msgspec.msgpack.encode(after) if rows else position,
             finished=finished,
             next_due_us=None if pace is None or finished else pace.due_us(self._place(partition, after)),

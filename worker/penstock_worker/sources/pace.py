@@ -60,13 +60,12 @@ class Pace:
 
     def timestamps_us(self, index: int, rows: int) -> list[int]:
         """`due_us` of so many rows from `index` on."""
-        return self.times_us(np.arange(index, index + rows))
+        return _listed(self.times_us(np.arange(index, index + rows)))
 
-    def times_us(self, indexes: NDArray[np.int64]) -> list[int]:
+    def times_us(self, indexes: NDArray[np.int64]) -> NDArray[np.int64]:
         """`due_us` of each of these."""
         offsets_us = (indexes - self.anchor_index + self.phase) * self.period_us
-        due_us: list[int] = (self.anchor_us + offsets_us.astype(np.int64)).tolist()
-        return due_us
+        return self.anchor_us + offsets_us.astype(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,17 +113,21 @@ class TracedPace:
 
     def timestamps_us(self, index: int, rows: int) -> list[int]:
         """`due_us` of so many rows from `index` on."""
-        return self.times_us(np.arange(index, index + rows))
+        return _listed(self.times_us(np.arange(index, index + rows)))
 
-    def times_us(self, indexes: NDArray[np.int64]) -> list[int]:
+    def times_us(self, indexes: NDArray[np.int64]) -> NDArray[np.int64]:
         """`due_us` of each of these."""
         numbers = indexes.astype(np.float64) * self.spread + self.offset
         offsets_us = self.trace.due_us(numbers) - self.begun_us
-        due_us: list[int] = (self.anchor_us + np.floor(offsets_us).astype(np.int64)).tolist()
-        return due_us
+        return self.anchor_us + np.floor(offsets_us).astype(np.int64)
 
 
 AnyPace = Pace | TracedPace
+
+
+def _listed(times_us: NDArray[np.int64]) -> list[int]:
+    listed: list[int] = times_us.tolist()
+    return listed
 
 
 def pace_of(rate: float | RateTrace, spread: float, offset: float, index: int, now_us: int) -> AnyPace:

@@ -90,6 +90,6 @@ class SparingReader(Protocol):
 class ColumnReader(Protocol):
     """A reader that has its rows as columns."""
 
-    def give_columns(self) -> bool:
+    def give_columns(self, rows_min: int) -> bool:
         """From now on `read` may answer with rows that are columns (`values.column_rows`), where they are
-        many enough. False where it cannot."""
+        `rows_min` at least. False where it cannot."""

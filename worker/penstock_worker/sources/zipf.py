@@ -27,10 +27,9 @@ from penstock.connectors.zipf import ZipfSource
 from penstock.dataflow.partitions import part_of
 from penstock.dataflow.rate_trace import RateTrace
 from penstock.errors import PermanentError
-from penstock.store.stamps import Stamps, as_array
+from penstock.store.stamps import Stamps
 from penstock_worker.sources.pace import AnyPace, pace_of, rate_of
 from penstock_worker.sources.reader import SourceBatch
-from penstock_worker.values.column_rows import COLUMNS_FROM
 from penstock_worker.values.rows import WireRow
 
 if TYPE_CHECKING:
@@ -91,10 +90,12 @@ class ZipfReader:
         self._shuffles: OrderedDict[int, NDArray[np.int64]] = OrderedDict()
         self._payload = _payload(source.record_bytes)
         self._columns: ZipfColumns | None = None
+        self._columns_from = 0
 
-    def give_columns(self) -> bool:
+    def give_columns(self, rows_min: int) -> bool:
         from penstock_worker.sources.zipf_columns import ZipfColumns
 
+        self._columns_from = rows_min
         self._columns = ZipfColumns(self._source.schema, self._payload)
         return True
 
@@ -132,10 +133,10 @@ class ZipfReader:
         after = index + count
         rows: Sequence[WireRow]
         due_us: Sequence[int]
-        if self._columns is not None and count >= COLUMNS_FROM:
+        if self._columns is not None and count >= self._columns_from:
             stamps = Stamps.uniform(now_us, count)
             if pace is not None:
-                stamps = Stamps(as_array(pace.timestamps_us(index, count)))
+                stamps = Stamps(pace.times_us(np.arange(index, after)))
             rows, due_us = self._columns.rows(self._spans(partition, index, count), stamps), stamps
         else:
             due_us = [now_us] * count if pace is None else pace.timestamps_us(index, count)

@@ -36,8 +36,9 @@ from penstock_worker.task.note import NotePage
 
 _LOG = logging.getLogger(__name__)
 
-_END_TOLD_S = 0.5
-"""How a process ended is told about when its job fails; asked for so long."""
+_END_TOLD_S = 1.5
+"""How a process ended is told about when its job fails; asked for so long. The process that forks tasks hears
+of an end at once, or within a second when it was just about to wait."""
 
 
 @dataclass(frozen=True, slots=True)

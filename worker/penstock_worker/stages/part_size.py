@@ -60,17 +60,31 @@ class PartSize:
 
 class QuickRows:
     """How many rows a source that gives columns reads at once: `rows_min`, as all do, and up to `rows_max` as
-    long as what is done with them takes a few milliseconds."""
+    long as what is done with them takes a few milliseconds.
 
-    __slots__ = ("_rows_max", "_rows_min", "rows")
+    In steps of four: where there are many shards, a size in between has the cost of columns and of rows. One
+    slow batch is most often one that had to wait for a core; two in succession are slow themselves.
+    """
+
+    __slots__ = ("_at", "_sizes", "_was_slow")
 
     def __init__(self, rows_min: int, rows_max: int) -> None:
-        self.rows = self._rows_min = rows_min
-        self._rows_max = rows_max
+        self._sizes = [rows_min]
+        while self._sizes[-1] < rows_max:
+            self._sizes.append(min(rows_max, 4 * self._sizes[-1]))
+        self._at = 0
+        self._was_slow = False
+
+    @property
+    def rows(self) -> int:
+        """How many are read at most."""
+        return self._sizes[self._at]
 
     def took(self, rows: int, took_us: int) -> None:
         """So many rows took so long."""
-        if took_us > QUICK_US:
-            self.rows = max(self._rows_min, min(self.rows, rows) // 2)
+        is_slow = took_us > QUICK_US
+        if is_slow and self._was_slow:
+            self._at = max(0, self._at - 1)
         elif rows >= self.rows and took_us < QUICK_US // 2:
-            self.rows = min(self._rows_max, 2 * self.rows)
+            self._at = min(len(self._sizes) - 1, self._at + 1)
+        self._was_slow = is_slow and not self._was_slow

@@ -69,7 +69,11 @@ class SourceStage:
         self._waiting: set[str] = set()
         self.lags: dict[str, tuple[int, int]] = {}
         """Of its partitions, as they were last read (`SourceBatch.lag`)."""
-        gives_columns = fanout.takes_columns and isinstance(reader, ColumnReader) and reader.give_columns()
+        gives_columns = (
+            fanout.takes_columns
+            and isinstance(reader, ColumnReader)
+            and reader.give_columns(fanout.columns_from)
+        )
         rows_max = READ_COLUMNS_MAX if gives_columns and fanout.only_columns else READ_ROWS_MAX
         self._size = PartSize(rows_max)
         self._quick = QuickRows(READ_ROWS_MAX, rows_max)

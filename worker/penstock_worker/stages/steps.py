@@ -27,7 +27,7 @@ from penstock_worker.user_code.async_step import AsyncCalls, CallFailed, is_asyn
 from penstock_worker.user_code.batch_steps import batch_form, batches_of, listed_batches
 from penstock_worker.user_code.forms import listed_rows
 from penstock_worker.user_code.running import UserCodeError, UserCodeMissing, raised
-from penstock_worker.values.column_rows import ColumnRows
+from penstock_worker.values.column_rows import COLUMNS_FROM, ColumnRows
 from penstock_worker.values.held import Held, TooMuch
 from penstock_worker.values.rows import OutputShape, RowReader, WireRow
 from penstock_worker.values.wire_values import shown
@@ -50,6 +50,10 @@ class FanoutRunner:
         """Whether all that rows are given to takes them as columns,"""
         self.only_columns: bool = self.takes_columns and all(step.out.only_columns for step in self._steps)
         """and all behind that."""
+        self.columns_from = COLUMNS_FROM
+        """Fewer rows are no sooner worked on as columns by any of them."""
+        if self._edges and not self._steps and not self._sinks:
+            self.columns_from = min(edge.columns_from for edge in self._edges)
 
     def keyed_edges(self) -> Iterator[EdgeRunner]:
         """All edges behind it, also behind its steps."""

@@ -18,7 +18,7 @@ from penstock_worker.spark.task_ends import PIPE, TaskEnds
 WITHIN_S = 10.0
 
 DAEMON = """
-import os, signal, sys
+import os, select, signal
 from types import SimpleNamespace
 from penstock_worker.spark.task_ends import report_ends
 daemon = SimpleNamespace()
@@ -31,7 +31,11 @@ for how in ("exit", "kill"):
             os._exit(7)
         os.kill(os.getpid(), signal.SIGKILL)
     print(pid, flush=True)
-sys.stdin.read()
+# As pyspark's waits: a signal that comes just before a wait is heard behind it.
+poller = select.poll()
+poller.register(0, select.POLLHUP)
+while not poller.poll(1000):
+    pass
 """
 
 

@@ -25,6 +25,7 @@ from penstock.store.codec import decode_batch
 from penstock.store.port import Bounds
 from penstock.store.stamps import Stamps
 from penstock_worker.expressions import column_step
+from penstock_worker.outputs.edges import SHARD_ROWS_MIN, EdgeRunner
 from penstock_worker.outputs.output_batch import OutputBatch
 from penstock_worker.sinks import json_entries
 from penstock_worker.sinks.json_entries import JsonEntries
@@ -34,7 +35,7 @@ from penstock_worker.user_code.running import UserCodeError
 from penstock_worker.values import arrow_columns
 from penstock_worker.values.arrow_columns import ArrowShape, joined_rows
 from penstock_worker.values.arrow_rows import ArrowRows
-from penstock_worker.values.column_rows import ColumnRows, is_columnar
+from penstock_worker.values.column_rows import COLUMNS_FROM, ColumnRows, is_columnar
 from penstock_worker.values.held import Held
 from penstock_worker.values.rows import RowMismatch
 
@@ -308,6 +309,38 @@ def test_what_reaches_a_keyed_stage_is_the_same(tmp_path: Path) -> None:
         by_columns = sunk(fanout, tmp_path, columns, Stamps(np.array(times)))
         assert (columns._rows is None) is is_even
         assert by_columns == sunk(fanout, tmp_path, rows, times)
+
+
+def test_columns_are_cut_by_shards_where_they_are_enough_for_those_that_they_go_to() -> None:
+    schema = parse_schema("k bigint")
+    bounds = Bounds()
+    edge = EdgeRunner(KeyedEdge("count", (0,), 8), schema)
+
+    def is_cut(keys: list[int]) -> bool:
+        columns = as_columns(schema, [(key,) for key in keys])
+        edge.feed(
+            columns, Stamps.uniform(0, len(keys)), OutputBatch(bounds, "s/0", Held(bounds, alone=False))
+        )
+        return columns._rows is None
+
+    assert edge.columns_from == COLUMNS_FROM + 8 * SHARD_ROWS_MIN
+    assert is_cut(list(range(edge.columns_from)))
+    assert not is_cut(list(range(edge.columns_from - 1)))
+    one_shard = [7] * (COLUMNS_FROM + SHARD_ROWS_MIN)
+    assert not is_cut(one_shard), "all shards had rows of those before"
+    assert is_cut(one_shard)
+    assert not is_cut(one_shard[1:])
+
+
+def test_a_source_gives_columns_from_where_the_first_of_those_behind_it_is_sooner_done(
+    tmp_path: Path,
+) -> None:
+    schema = parse_schema("k bigint")
+    edges = (KeyedEdge("many", (0,), 64), KeyedEdge("few", (0,), 4))
+    sink = Fanout(schema, (), (ConsoleSink("out"),), edges)
+    few = COLUMNS_FROM + 4 * SHARD_ROWS_MIN
+    assert FanoutRunner(Fanout(schema, (), (), edges), tmp_path).columns_from == few
+    assert FanoutRunner(sink, tmp_path).columns_from == COLUMNS_FROM
 
 
 @given(tables())

@@ -103,7 +103,7 @@ def test_a_stage_reads_full_batches_until_it_has_caught_up_and_then_rests(
         rows.append(worked.commit.consumed_rows)
         owned.settle(worked.commit, Answer.OK)
         source.settled(owned, worked)
-    assert rows[:4] == [READ_ROWS_MAX, 2 * READ_ROWS_MAX, 4 * READ_ROWS_MAX, READ_COLUMNS_MAX]
+    assert rows[:3] == [READ_ROWS_MAX, 4 * READ_ROWS_MAX, READ_COLUMNS_MAX]
     assert sum(rows) == pytest.approx(20_000, abs=20)
     assert 0 < worked.until_us - clock.time_us <= GATHER_US_MIN
 
@@ -122,15 +122,38 @@ def test_an_answer_that_comes_when_the_shard_is_gone_is_no_error(
 
 def test_columns_are_read_in_larger_parts_only_while_these_are_quick() -> None:
     quick = QuickRows(1024, 8192)
-    for _ in range(5):
+    sizes = [quick.rows]
+    for _ in range(3):
         quick.took(quick.rows, QUICK_US // 4)
-    assert quick.rows == 8192
+        sizes.append(quick.rows)
+    assert sizes == [1024, 4096, 8192, 8192]
     quick.took(1024, QUICK_US // 4)
     assert quick.rows == 8192
     quick.took(8192, QUICK_US - 1)
     assert quick.rows == 8192
-    for _ in range(5):
+    for _ in range(4):
         quick.took(quick.rows, QUICK_US + 1)
     assert quick.rows == 1024
     quick.took(1024, QUICK_US - 1)
     assert quick.rows == 1024
+
+
+def test_a_batch_that_waited_for_a_core_makes_no_other_smaller() -> None:
+    quick = QuickRows(1024, 8192)
+    for _ in range(3):
+        quick.took(quick.rows, QUICK_US // 4)
+    for rows in (8192, 300, 8192):
+        quick.took(rows, 4 * QUICK_US)
+        quick.took(rows, QUICK_US // 4)
+    assert quick.rows == 8192
+
+
+def test_slow_batches_in_succession_make_parts_smaller_however_few_rows_they_have() -> None:
+    quick = QuickRows(1024, 8192)
+    for _ in range(3):
+        quick.took(quick.rows, QUICK_US // 4)
+    sizes = []
+    for _ in range(5):
+        quick.took(300, 4 * QUICK_US)
+        sizes.append(quick.rows)
+    assert sizes == [8192, 4096, 4096, 1024, 1024]
