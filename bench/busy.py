@@ -1,4 +1,9 @@
-"""Other work beside what is measured: processes that spin at normal priority."""
+"""Other work beside what is measured: processes that spin at normal priority.
+
+Each is a session of its own. Linux divides cores between sessions first where it groups by them
+(`sched_autogroup_enabled`), and what is in one session with a spinner, as feed and broker would be, gets
+no more than what that one leaves.
+"""
 
 from __future__ import annotations
 
@@ -23,6 +28,7 @@ def spinning(count: int) -> Iterator[None]:
         subprocess.Popen(
             [sys.executable, "-S", "-c", "while True: pass"],
             stdin=subprocess.DEVNULL,
+            start_new_session=True,
             preexec_fn=ends_with_starter(),  # noqa: PLW1509  # it only makes one system call
         )
         for _ in range(count)

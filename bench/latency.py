@@ -8,6 +8,8 @@ counts (`by_row` gives Penstock's way for Spark). Where the two differ, Spark is
 Penstock keeps its log with fsync off (Process) or at each write (Disk); Spark's checkpoint is written to the
 same disk without fsync, which is Process.
 
+BUSY=N has so many processes spin beside it all, for either side (`busy`); then the result is `latency_busy`.
+
 With BENCH_ON_ERROR=DeadLetter (or Retry) Penstock counts with code that fails on about 3 records of 10 000,
 of which that is made; beside it the same without an `onError` and without failures, in turns, in place of
 Spark.
@@ -20,6 +22,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bench import cpu, machine, penstock_side, plots, spark_side
+from bench.busy import spinners, spinning
 from bench.penstock_side import PenstockRun
 from bench.screen import RESULTS, Screen, scratch, seconds_per_figure, show
 from bench.spark_side import SparkRun
@@ -44,6 +47,18 @@ def main() -> None:
     if policy := os.environ.get("BENCH_ON_ERROR"):
         _measure_failing(policy, seconds)
         return
+    busy = spinners(0)
+    name = "latency_busy" if busy else "latency"
+    with spinning(busy):
+        rates, curves = _measure(seconds)
+    RESULTS.mkdir(exist_ok=True)
+    plots.latency(RESULTS / f"{name}.png", curves)
+    machine_now = machine.description()
+    result = {"bench": name, "rates": rates, "spinning": busy, "seconds": seconds, "machine": machine_now}
+    show(_table(rates), result)
+
+
+def _measure(seconds: float) -> tuple[dict[str, Any], dict[int, dict[str, LatencyHistogram]]]:
     screen = Screen(len(RATES_PER_S) * (len(MODES) + 1))
     rates: dict[str, Any] = {}
     curves: dict[int, dict[str, LatencyHistogram]] = {}
@@ -72,10 +87,7 @@ def main() -> None:
         curves[rate_per_s]["Spark, micro-batch"] = peer.records
         figures["ratio_p99"] = _ratio(figures["spark_micro_batch"]["p99_ms"], figures["penstock"]["p99_ms"])
         rates[str(rate_per_s)] = figures
-    RESULTS.mkdir(exist_ok=True)
-    plots.latency(RESULTS / "latency.png", curves)
-    result = {"bench": "latency", "rates": rates, "seconds": seconds, "machine": machine.description()}
-    show(_table(rates), result)
+    return rates, curves
 
 
 def _measure_failing(policy: str, seconds: float) -> None:

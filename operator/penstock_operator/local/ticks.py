@@ -26,6 +26,8 @@ class SystemTicks:
         self._count = 0
         self.clock = SteadyClock()
         self._read, self._write = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self._woken = select.poll()
+        self._woken.register(self._read, select.POLLIN)
         self._before = {number: signal.getsignal(number) for number in (*_SIGNALS, signal.SIGCHLD)}
 
     def __enter__(self) -> Self:
@@ -55,8 +57,7 @@ class SystemTicks:
 
     def wait(self, seconds: float) -> None:
         """Return after `seconds`, or as soon as a signal comes or a child ends."""
-        ready, _, _ = select.select([self._read], [], [], max(0.0, seconds))
-        if ready:
+        if self._woken.poll(max(0.0, seconds) * 1000):
             os.read(self._read, 64)
 
     def _interrupt(self, *_: object) -> None:

@@ -55,12 +55,12 @@ class EdgeRunner:
         self.takes_columns = self._by_column is not None and not edge.locality
         """Whether it cuts columns by shards, as long as they are even and many."""
         self._shards_met = edge.shards
-        """So many got rows of those that were fed last."""
+        """So many got rows of the last batch that was large enough to tell."""
 
     @property
     def columns_from(self) -> int:
-        """Fewer rows are sooner cut as rows, where they go to all shards."""
-        return _columns_from(self.edge.shards)
+        """Fewer rows are sooner cut as rows, by the shards that those before went to."""
+        return _columns_from(self._shards_met)
 
     def feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
         """Raises OutputRefused for a key that is no Unicode."""
@@ -78,7 +78,7 @@ class EdgeRunner:
         router = self._by_column
         if router is None or self.tap is not None or self.route is not self._hash:
             return False
-        if len(rows) < _columns_from(self._shards_met) or (columns := even_columns(rows)) is None:
+        if len(rows) < self.columns_from or (columns := even_columns(rows)) is None:
             return False
         keys = [columns[place] for place in self.edge.key_columns]
         shards = router.shards_of(
@@ -88,7 +88,7 @@ class EdgeRunner:
         shards = shards[order]
         begins = [0, *(np.flatnonzero(shards[1:] != shards[:-1]) + 1).tolist(), len(rows)]
         self._shards_met = len(begins) - 1
-        if len(rows) < _columns_from(self._shards_met):
+        if len(rows) < self.columns_from:
             return False
         cells, stamps_us = even_cells(columns, len(rows))[order], as_array(timestamps_us)[order]
         for begin, end in pairwise(begins):
@@ -106,7 +106,8 @@ class EdgeRunner:
                 slot = slots[shard] = into.target(names[shard], self._columns)
             slot[0].append(timestamp_us)
             slot[1].append(row if project is None else project(row))
-        self._shards_met = len(slots)
+        if len(rows) >= COLUMNS_FROM:
+            self._shards_met = len(slots)
 
 
 def _columns_from(shards: int) -> int:

@@ -7,7 +7,7 @@ are caches, open files, and the moment from which a paced partition counts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
@@ -90,6 +90,6 @@ class SparingReader(Protocol):
 class ColumnReader(Protocol):
     """A reader that has its rows as columns."""
 
-    def give_columns(self, rows_min: int) -> bool:
+    def give_columns(self, rows_min: Callable[[], int]) -> bool:
         """From now on `read` may answer with rows that are columns (`values.column_rows`), where they are
-        `rows_min` at least. False where it cannot."""
+        `rows_min` at least, which is asked for anew each time. False where it cannot."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 from pathlib import Path
@@ -90,9 +90,9 @@ class ZipfReader:
         self._shuffles: OrderedDict[int, NDArray[np.int64]] = OrderedDict()
         self._payload = _payload(source.record_bytes)
         self._columns: ZipfColumns | None = None
-        self._columns_from = 0
+        self._columns_from: Callable[[], int] = int
 
-    def give_columns(self, rows_min: int) -> bool:
+    def give_columns(self, rows_min: Callable[[], int]) -> bool:
         from penstock_worker.sources.zipf_columns import ZipfColumns
 
         self._columns_from = rows_min
@@ -133,9 +133,10 @@ class ZipfReader:
         after = index + count
         rows: Sequence[WireRow]
         due_us: Sequence[int]
-        if self._columns is not None and count >= self._columns_from:
-            stamps = Stamps.uniform(now_us, count)
-            if pace is not None:
+        if self._columns is not None and count >= self._columns_from():
+            if pace is None:
+                stamps = Stamps.uniform(now_us, count)
+            else:
                 stamps = Stamps(pace.times_us(np.arange(index, after)))
             rows, due_us = self._columns.rows(self._spans(partition, index, count), stamps), stamps
         else:

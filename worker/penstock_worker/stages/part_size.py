@@ -62,18 +62,20 @@ class QuickRows:
     """How many rows a source that gives columns reads at once: `rows_min`, as all do, and up to `rows_max` as
     long as what is done with them takes a few milliseconds.
 
-    In steps of four: where there are many shards, a size in between has the cost of columns and of rows. One
-    slow batch is most often one that had to wait for a core; two in succession are slow themselves.
+    A size is four times the one below it: where there are many shards, a size in between has the cost of
+    columns and of rows. One slow part is most often one that had to wait for a core; two in succession are
+    slow themselves, whatever was quick and small between them.
     """
 
-    __slots__ = ("_at", "_sizes", "_was_slow")
+    __slots__ = ("_at", "_sizes", "_slow_rows")
 
     def __init__(self, rows_min: int, rows_max: int) -> None:
         self._sizes = [rows_min]
         while self._sizes[-1] < rows_max:
             self._sizes.append(min(rows_max, 4 * self._sizes[-1]))
         self._at = 0
-        self._was_slow = False
+        self._slow_rows = 0
+        """Of a slow part, if none of its size has been quick since."""
 
     @property
     def rows(self) -> int:
@@ -82,9 +84,13 @@ class QuickRows:
 
     def took(self, rows: int, took_us: int) -> None:
         """So many rows took so long."""
-        is_slow = took_us > QUICK_US
-        if is_slow and self._was_slow:
-            self._at = max(0, self._at - 1)
-        elif rows >= self.rows and took_us < QUICK_US // 2:
-            self._at = min(len(self._sizes) - 1, self._at + 1)
-        self._was_slow = is_slow and not self._was_slow
+        if took_us > QUICK_US:
+            if self._slow_rows:
+                self._at = max(0, self._at - 1)
+            self._slow_rows = 0 if self._slow_rows else rows
+            return
+        if 2 * rows >= self._slow_rows:
+            self._slow_rows = 0
+        above = self._sizes[min(self._at + 1, len(self._sizes) - 1)]
+        if rows >= self.rows and took_us * above < QUICK_US * rows:
+            self._at = self._sizes.index(above)

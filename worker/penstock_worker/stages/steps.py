@@ -50,10 +50,12 @@ class FanoutRunner:
         """Whether all that rows are given to takes them as columns,"""
         self.only_columns: bool = self.takes_columns and all(step.out.only_columns for step in self._steps)
         """and all behind that."""
-        self.columns_from = COLUMNS_FROM
-        """Fewer rows are no sooner worked on as columns by any of them."""
-        if self._edges and not self._steps and not self._sinks:
-            self.columns_from = min(edge.columns_from for edge in self._edges)
+
+    def columns_from(self) -> int:
+        """Fewer rows are no sooner worked on as columns by what is next behind it, as it looks now."""
+        if self._steps or self._sinks or not self._edges:
+            return COLUMNS_FROM
+        return min([edge.columns_from for edge in self._edges])
 
     def keyed_edges(self) -> Iterator[EdgeRunner]:
         """All edges behind it, also behind its steps."""

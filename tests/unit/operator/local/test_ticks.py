@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -34,6 +35,22 @@ def test_the_end_of_a_child_cuts_the_wait_short_and_is_no_interrupt() -> None:
         assert child.wait() == 0
         assert ticks.now_s() - began_s < LONG_S / 2
         assert ticks.interrupts == 0
+
+
+def test_a_wait_is_cut_short_in_a_process_with_thousands_of_open_files() -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    many = 2000
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(hard, 2 * many)), hard))
+    opened = [os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC) for _ in range(many)]
+    try:
+        with SystemTicks() as ticks:
+            os.kill(os.getpid(), signal.SIGINT)
+            ticks.wait(LONG_S)
+            assert ticks.interrupts == 1
+    finally:
+        for file in opened:
+            os.close(file)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_a_wait_without_a_signal_lasts_its_time() -> None:

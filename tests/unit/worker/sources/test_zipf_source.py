@@ -231,7 +231,7 @@ def test_due_rows_are_exactly_those_whose_time_has_come(
 )
 def test_columns_hold_the_rows_that_are_read_without_them(source: ZipfSource) -> None:
     by_rows, by_columns = ZipfReader("gen", source), ZipfReader("gen", source)
-    assert by_columns.give_columns(COLUMNS_FROM)
+    assert by_columns.give_columns(lambda: COLUMNS_FROM)
     position = b""
     for reader in (by_rows, by_columns):
         reader.open("gen/1" if source.partitions > 1 else "gen/0", position, NOW_US)

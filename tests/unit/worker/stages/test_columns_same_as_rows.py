@@ -311,25 +311,26 @@ def test_what_reaches_a_keyed_stage_is_the_same(tmp_path: Path) -> None:
         assert by_columns == sunk(fanout, tmp_path, rows, times)
 
 
+def fed(edge: EdgeRunner, keys: list[int]) -> bool:
+    """Whether rows with these keys were cut as columns."""
+    schema, bounds = parse_schema("k bigint"), Bounds()
+    columns = as_columns(schema, [(key,) for key in keys])
+    edge.feed(columns, Stamps.uniform(0, len(keys)), OutputBatch(bounds, "s/0", Held(bounds, alone=False)))
+    return columns._rows is None
+
+
 def test_columns_are_cut_by_shards_where_they_are_enough_for_those_that_they_go_to() -> None:
-    schema = parse_schema("k bigint")
-    bounds = Bounds()
-    edge = EdgeRunner(KeyedEdge("count", (0,), 8), schema)
-
-    def is_cut(keys: list[int]) -> bool:
-        columns = as_columns(schema, [(key,) for key in keys])
-        edge.feed(
-            columns, Stamps.uniform(0, len(keys)), OutputBatch(bounds, "s/0", Held(bounds, alone=False))
-        )
-        return columns._rows is None
-
-    assert edge.columns_from == COLUMNS_FROM + 8 * SHARD_ROWS_MIN
-    assert is_cut(list(range(edge.columns_from)))
-    assert not is_cut(list(range(edge.columns_from - 1)))
+    edge = EdgeRunner(KeyedEdge("count", (0,), 8), parse_schema("k bigint"))
+    enough = COLUMNS_FROM + 8 * SHARD_ROWS_MIN
+    assert edge.columns_from == enough
+    assert fed(edge, list(range(enough)))
+    assert not fed(edge, list(range(enough - 1)))
     one_shard = [7] * (COLUMNS_FROM + SHARD_ROWS_MIN)
-    assert not is_cut(one_shard), "all shards had rows of those before"
-    assert is_cut(one_shard)
-    assert not is_cut(one_shard[1:])
+    assert not fed(edge, one_shard), "all shards had rows of those before"
+    assert fed(edge, one_shard)
+    assert not fed(edge, one_shard[1:])
+    fed(edge, [7, 8])
+    assert edge.columns_from == len(one_shard), "too few to tell"
 
 
 def test_a_source_gives_columns_from_where_the_first_of_those_behind_it_is_sooner_done(
@@ -337,10 +338,13 @@ def test_a_source_gives_columns_from_where_the_first_of_those_behind_it_is_soone
 ) -> None:
     schema = parse_schema("k bigint")
     edges = (KeyedEdge("many", (0,), 64), KeyedEdge("few", (0,), 4))
+    behind = FanoutRunner(Fanout(schema, (), (), edges), tmp_path)
+    assert behind.columns_from() == COLUMNS_FROM + 4 * SHARD_ROWS_MIN
+    (many, _) = behind.keyed_edges()
+    fed(many, [7] * (COLUMNS_FROM + 64 * SHARD_ROWS_MIN))
+    assert behind.columns_from() == COLUMNS_FROM + SHARD_ROWS_MIN, "rows went to one shard"
     sink = Fanout(schema, (), (ConsoleSink("out"),), edges)
-    few = COLUMNS_FROM + 4 * SHARD_ROWS_MIN
-    assert FanoutRunner(Fanout(schema, (), (), edges), tmp_path).columns_from == few
-    assert FanoutRunner(sink, tmp_path).columns_from == COLUMNS_FROM
+    assert FanoutRunner(sink, tmp_path).columns_from() == COLUMNS_FROM
 
 
 @given(tables())

@@ -120,28 +120,52 @@ def test_an_answer_that_comes_when_the_shard_is_gone_is_no_error(
     assert isinstance(source.work(owned, AT_START), Work), "a new owner begins at once"
 
 
+LIMIT_NS = 1000 * QUICK_US // 8192
+"""What a row may take where parts are the largest."""
+
+
+def took(quick: QuickRows, rows: int, row_ns: int) -> None:
+    quick.took(rows, rows * row_ns // 1000)
+
+
+def quickest() -> QuickRows:
+    quick = QuickRows(1024, 8192)
+    for _ in range(3):
+        took(quick, quick.rows, LIMIT_NS // 2)
+    return quick
+
+
 def test_columns_are_read_in_larger_parts_only_while_these_are_quick() -> None:
     quick = QuickRows(1024, 8192)
     sizes = [quick.rows]
     for _ in range(3):
-        quick.took(quick.rows, QUICK_US // 4)
+        took(quick, quick.rows, LIMIT_NS // 2)
         sizes.append(quick.rows)
     assert sizes == [1024, 4096, 8192, 8192]
-    quick.took(1024, QUICK_US // 4)
+    took(quick, 1024, LIMIT_NS)
     assert quick.rows == 8192
-    quick.took(8192, QUICK_US - 1)
+    took(quick, 8192, LIMIT_NS)
     assert quick.rows == 8192
     for _ in range(4):
-        quick.took(quick.rows, QUICK_US + 1)
+        took(quick, quick.rows, 10 * LIMIT_NS)
     assert quick.rows == 1024
-    quick.took(1024, QUICK_US - 1)
+    took(quick, 1024, 7 * LIMIT_NS)
     assert quick.rows == 1024
+
+
+@pytest.mark.parametrize("row_ns", [LIMIT_NS // 3, LIMIT_NS, 2 * LIMIT_NS, 3 * LIMIT_NS, 5 * LIMIT_NS])
+def test_parts_of_rows_that_take_the_same_time_each_come_to_one_size(row_ns: int) -> None:
+    quick = QuickRows(1024, 8192)
+    sizes = []
+    for _ in range(20):
+        took(quick, quick.rows, row_ns)
+        sizes.append(quick.rows)
+    assert len(set(sizes[5:])) == 1
+    assert sizes[-1] * row_ns <= 1000 * QUICK_US or sizes[-1] == 1024
 
 
 def test_a_batch_that_waited_for_a_core_makes_no_other_smaller() -> None:
-    quick = QuickRows(1024, 8192)
-    for _ in range(3):
-        quick.took(quick.rows, QUICK_US // 4)
+    quick = quickest()
     for rows in (8192, 300, 8192):
         quick.took(rows, 4 * QUICK_US)
         quick.took(rows, QUICK_US // 4)
@@ -149,11 +173,17 @@ def test_a_batch_that_waited_for_a_core_makes_no_other_smaller() -> None:
 
 
 def test_slow_batches_in_succession_make_parts_smaller_however_few_rows_they_have() -> None:
-    quick = QuickRows(1024, 8192)
-    for _ in range(3):
-        quick.took(quick.rows, QUICK_US // 4)
+    quick = quickest()
     sizes = []
     for _ in range(5):
         quick.took(300, 4 * QUICK_US)
         sizes.append(quick.rows)
     assert sizes == [8192, 4096, 4096, 1024, 1024]
+
+
+def test_large_batches_that_are_slow_are_in_succession_also_with_small_ones_between_them() -> None:
+    quick = quickest()
+    for _ in range(2):
+        quick.took(8192, 4 * QUICK_US)
+        quick.took(300, QUICK_US // 4)
+    assert quick.rows == 4096
