@@ -32,7 +32,6 @@ def main() -> None:
 
     import penstock_worker.spark.standby  # noqa: F401
     from penstock.dataflow.ddl import parse_schema
-    from penstock.short_slices import take_short_slices
     from penstock_worker.spark.task_ends import report_ends
 
     # The first schema loads its parser, which every task needs.
@@ -42,7 +41,6 @@ def main() -> None:
     gc.freeze()
     gc.enable()
     report_ends(pyspark.daemon)
-    take_short_slices()
     pyspark.daemon.manager()
 
 

@@ -15,15 +15,13 @@ _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def ends_with_starter(then: Callable[[], None] = lambda: None) -> Callable[[], None]:
-    """For `preexec_fn` of a process that this thread is about to start: two system calls, no lock taken, and
-    what is to be done there `then`."""
+def ends_with_starter() -> Callable[[], None]:
+    """For `preexec_fn` of a process that this thread is about to start: two system calls, no lock taken."""
     parent = os.getpid()
 
     def end_with_parent() -> None:
         _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != parent:
             os._exit(1)
-        then()
 
     return end_with_parent

@@ -27,7 +27,6 @@ from urllib.parse import quote
 
 from penstock.errors import PermanentError
 from penstock.process_look import STOPPED, look_at
-from penstock.short_slices import take_short_slices
 from penstock.store.port import OpenStore, ProtocolMismatch, StoreFull, StoreUnreachable
 from penstock.store.redis.connection import Wire
 from penstock.store.redis.store import RedisStore, load_functions
@@ -276,7 +275,7 @@ class PrivateStore:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 pass_fds=(self.lock,),
-                preexec_fn=ends_with_starter(then=take_short_slices),  # noqa: PLW1509 - it takes no lock
+                preexec_fn=ends_with_starter(),  # noqa: PLW1509 - it takes no lock
             )
 
     def _arguments(self) -> list[str]:
