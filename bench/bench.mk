@@ -8,7 +8,7 @@ BENCH := $(BIN)/python -m
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: bench-latency
-bench-latency: setup-tests ## Bench: latency from source to sink, beside Spark's micro-batches
+bench-latency: setup-tests ## Bench: latency from source to sink, beside Spark's micro-batches (BUSY=2: and two that spin)
 	@$(BENCH) bench.latency
 
 .PHONY: bench-throughput

@@ -1,8 +1,6 @@
 """Other work beside what is measured: processes that spin at normal priority.
 
-Each is a session of its own. Linux divides cores between sessions first where it groups by them
-(`sched_autogroup_enabled`), and what is in one session with a spinner, as feed and broker would be, gets
-no more than what that one leaves.
+All of them are one group (`core_groups`), which is to have as large a share of the cores as a side.
 """
 
 from __future__ import annotations
@@ -12,6 +10,8 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from bench.core_groups import core_group
 
 from penstock_operator.local.processes.parent_death import ends_with_starter
 
@@ -28,15 +28,17 @@ def spinning(count: int) -> Iterator[None]:
         subprocess.Popen(
             [sys.executable, "-S", "-c", "while True: pass"],
             stdin=subprocess.DEVNULL,
-            start_new_session=True,
             preexec_fn=ends_with_starter(),  # noqa: PLW1509  # it only makes one system call
         )
         for _ in range(count)
     ]
-    try:
-        yield
-    finally:
+    with core_group() as group:
         for one in started:
-            one.kill()
-        for one in started:
-            one.wait()
+            group.take(one.pid)
+        try:
+            yield
+        finally:
+            for one in started:
+                one.kill()
+            for one in started:
+                one.wait()

@@ -8,7 +8,8 @@ counts (`by_row` gives Penstock's way for Spark). Where the two differ, Spark is
 Penstock keeps its log with fsync off (Process) or at each write (Disk); Spark's checkpoint is written to the
 same disk without fsync, which is Process.
 
-BUSY=N has so many processes spin beside it all, for either side (`busy`); then the result is `latency_busy`.
+BUSY=N has so many processes spin beside it all, which together have as large a share of the cores as the
+bench with a side (`busy`, `core_groups`); then the result is `latency_busy`. Not with BENCH_ON_ERROR.
 
 With BENCH_ON_ERROR=DeadLetter (or Retry) Penstock counts with code that fails on about 3 records of 10 000,
 of which that is made; beside it the same without an `onError` and without failures, in turns, in place of
@@ -23,6 +24,7 @@ from typing import Any
 
 from bench import cpu, machine, penstock_side, plots, spark_side
 from bench.busy import spinners, spinning
+from bench.core_groups import core_group
 from bench.penstock_side import PenstockRun
 from bench.screen import RESULTS, Screen, scratch, seconds_per_figure, show
 from bench.spark_side import SparkRun
@@ -49,13 +51,17 @@ def main() -> None:
         return
     busy = spinners(0)
     name = "latency_busy" if busy else "latency"
-    with spinning(busy):
+    with spinning(busy), core_group() as side:
+        if busy:
+            side.take(os.getpid())
         rates, curves = _measure(seconds)
     RESULTS.mkdir(exist_ok=True)
     plots.latency(RESULTS / f"{name}.png", curves)
     machine_now = machine.description()
     result = {"bench": name, "rates": rates, "spinning": busy, "seconds": seconds, "machine": machine_now}
-    show(_table(rates), result)
+    if busy:
+        result["core_groups"] = side.is_there
+    show(_table(rates, busy), result)
 
 
 def _measure(seconds: float) -> tuple[dict[str, Any], dict[int, dict[str, LatencyHistogram]]]:
@@ -187,8 +193,9 @@ def _spark(run: SparkRun) -> dict[str, Any]:
     }
 
 
-def _table(rates: dict[str, Any]) -> Table:
-    table = Table(title="Latency from source timestamp to sink")
+def _table(rates: dict[str, Any], busy: int) -> Table:
+    beside = f", beside {busy} that spin" if busy else ""
+    table = Table(title=f"Latency from source timestamp to sink{beside}")
     for header in ("records/s", "system"):
         table.add_column(header)
     for header in ("p50 ms", "p99 ms", "max ms", "sustained", "processed/s", "cores used", "Spark's p99 is"):

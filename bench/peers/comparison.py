@@ -18,6 +18,7 @@ from typing import Any
 
 from bench import cpu, kafka_runs, machine
 from bench.busy import spinners
+from bench.core_groups import core_group
 from bench.peer_environment import NoPeerError
 from bench.peers import ladder, lives, sides
 from bench.peers.figures import named
@@ -131,6 +132,8 @@ def measure(broker: KafkaBroker, wanted: list[str], built: Path) -> dict[str, An
     times = lives.Times(*(seconds * share for share in (WARM_SHARE, 1.0, STEP_SHARE, KILL_SHARE)))
     screen = Screen(len(wanted) + 1)
     preferred = lives.prefer_process(broker.pid)
+    with core_group() as group:
+        groups = group.is_there
     with screen.step("the broker is warmed up"), scratch("peers") as folder:
         warm = sides.penstock()(sides.Place(broker, built, screen.tell))
         kafka_runs.paced(broker, warm, PACES_PER_S[1], 2.0, BROKER_WARMUP_S, folder, screen.tell)
@@ -148,6 +151,7 @@ def measure(broker: KafkaBroker, wanted: list[str], built: Path) -> dict[str, An
         "systems": found,
         "spinning": busy,
         "harness_preferred": preferred,
+        "core_groups": groups,
         "seconds": seconds,
         "settings": sides.settings(),
         "machine": machine.description(),

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from bench import sink_log
 from bench.busy import spinning
+from bench.core_groups import core_group
 from bench.cpu import CpuSampler, tree
 from bench.kafka_feed import fed_keys
 from bench.kafka_figures import came, kept, once
@@ -50,6 +51,8 @@ LEFT_SHARE = 0.05
 KILL_PER_S = 1_000.0
 KILL_BACK_WITHIN_S = 90.0
 HARNESS_NICE = -10
+HARNESS_WEIGHT = 10
+"""Feed, reader and broker together have as large a share of the cores as so many sides."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,8 @@ def at_paces(
     """The first life. `bounds_ms`, the loosest one first, are those that the ladder is climbed for; without
     any there is no ladder and no burst. Raises RunFailedError."""
     with (
+        core_group(HARNESS_WEIGHT) as harness,
+        core_group() as own,
         loaded(broker, folder, SINK_PARTITIONS) as load,
         start(load.source, load.sink, folder) as side,
         CpuSampler(side.pid) as cpu,
@@ -162,6 +167,9 @@ def at_paces(
     ):
         load.check_side = side.check
         begin(load, times.warm_s, tell)
+        own.take(side.pid)
+        for pid in (broker.pid, *load.pids):
+            harness.take(pid)
         measures = _Measures(load, cpu, broker_cpu)
         paced: dict[float, tuple[Held, Held | None]] = {}
         for pace in paces:

@@ -24,8 +24,7 @@ from penstock_worker.values.even_columns import even_columns
 from penstock_worker.values.rows import WireRow, no_unicode
 
 SHARD_ROWS_MIN = 32
-"""Columns are sooner cut by shards than rows are from so many rows for each shard on, and those that a column
-takes by itself."""
+"""Columns are sooner cut by shards than rows are from `COLUMNS_FROM` rows and so many for each shard on."""
 
 
 class EdgeRunner:
@@ -60,7 +59,7 @@ class EdgeRunner:
     @property
     def columns_from(self) -> int:
         """Fewer rows are sooner cut as rows, by the shards that those before went to."""
-        return _columns_from(self._shards_met)
+        return COLUMNS_FROM + SHARD_ROWS_MIN * self._shards_met
 
     def feed(self, rows: Sequence[WireRow], timestamps_us: Sequence[int], into: OutputBatch) -> None:
         """Raises OutputRefused for a key that is no Unicode."""
@@ -108,10 +107,6 @@ class EdgeRunner:
             slot[1].append(row if project is None else project(row))
         if len(rows) >= COLUMNS_FROM:
             self._shards_met = len(slots)
-
-
-def _columns_from(shards: int) -> int:
-    return COLUMNS_FROM + SHARD_ROWS_MIN * shards
 
 
 def _projecting(of: Projection) -> Callable[[WireRow], WireRow]:

@@ -62,9 +62,9 @@ class QuickRows:
     """How many rows a source that gives columns reads at once: `rows_min`, as all do, and up to `rows_max` as
     long as what is done with them takes a few milliseconds.
 
-    A size is four times the one below it: where there are many shards, a size in between has the cost of
-    columns and of rows. One slow part is most often one that had to wait for a core; two in succession are
-    slow themselves, whatever was quick and small between them.
+    A size is up to four times the one below it: where there are many shards, a size in between has the cost
+    of columns and of rows. One slow part is most often one that had to wait for a core; two in succession
+    are slow themselves, whatever was quick and small between them.
     """
 
     __slots__ = ("_at", "_sizes", "_slow_rows")
@@ -91,6 +91,6 @@ class QuickRows:
             return
         if 2 * rows >= self._slow_rows:
             self._slow_rows = 0
-        above = self._sizes[min(self._at + 1, len(self._sizes) - 1)]
-        if rows >= self.rows and took_us * above < QUICK_US * rows:
-            self._at = self._sizes.index(above)
+        above = min(self._at + 1, len(self._sizes) - 1)
+        if rows >= self.rows and took_us * self._sizes[above] < QUICK_US * rows:
+            self._at = above

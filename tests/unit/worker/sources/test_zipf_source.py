@@ -231,15 +231,18 @@ def test_due_rows_are_exactly_those_whose_time_has_come(
 )
 def test_columns_hold_the_rows_that_are_read_without_them(source: ZipfSource) -> None:
     by_rows, by_columns = ZipfReader("gen", source), ZipfReader("gen", source)
-    assert by_columns.give_columns(lambda: COLUMNS_FROM)
+    rows_min = COLUMNS_FROM
+    assert by_columns.give_columns(lambda: rows_min)
     position = b""
     for reader in (by_rows, by_columns):
         reader.open("gen/1" if source.partitions > 1 else "gen/0", position, NOW_US)
-    for rows in (8192, 5, 511, 512, 3000, 8192):
+    for rows_min, rows in (
+        (512, 8192), (512, 5), (512, 511), (512, 512), (3001, 3000), (3000, 3000), (512, 8192),
+    ):  # fmt: skip
         shard = "gen/1" if source.partitions > 1 else "gen/0"
         expected = by_rows.read(shard, position, rows, MANY, NOW_US + 1_000_000)
         found = by_columns.read(shard, position, rows, MANY, NOW_US + 1_000_000)
-        assert isinstance(found.rows, ColumnRows) is (len(expected.rows) >= COLUMNS_FROM)
+        assert isinstance(found.rows, ColumnRows) is (len(expected.rows) >= rows_min)
         assert list(found.rows) == expected.rows
         assert list(found.timestamps_us) == expected.timestamps_us
         assert found.position == expected.position

@@ -329,7 +329,9 @@ def test_columns_are_cut_by_shards_where_they_are_enough_for_those_that_they_go_
     assert not fed(edge, one_shard), "all shards had rows of those before"
     assert fed(edge, one_shard)
     assert not fed(edge, one_shard[1:])
-    fed(edge, [7, 8])
+    assert not fed(edge, list(range(600))), "they are for all shards, though those before were for one"
+    fed(edge, one_shard)
+    fed(edge, list(range(100)))
     assert edge.columns_from == len(one_shard), "too few to tell"
 
 

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from penstock.api.compile import compile_topology
 from penstock.api.load import load_topology
 from penstock.connectors.zipf import ZipfSource
+from penstock.dataflow.plan import Fanout, KeyedEdge
 from penstock.store.ownership import OwnedShard
 from penstock.store.port import Answer, Bounds, Claimed, FetchedShard
+from penstock_worker.sources.reader import SourceBatch
 from penstock_worker.sources.zipf import ZipfReader
 from penstock_worker.stages.flush_pace import GATHER_US_MAX, GATHER_US_MIN, FlushPace
 from penstock_worker.stages.part_size import QUICK_US, QuickRows
 from penstock_worker.stages.source_stage import READ_COLUMNS_MAX, READ_ROWS_MAX, SourceStage
 from penstock_worker.stages.steps import FanoutRunner
 from penstock_worker.stages.work import Work
+from penstock_worker.values.column_rows import ColumnRows
 from scenes.task_scene import TurnedClock
 
 SHARD = "records/0"
@@ -108,6 +112,37 @@ def test_a_stage_reads_full_batches_until_it_has_caught_up_and_then_rests(
     assert 0 < worked.until_us - clock.time_us <= GATHER_US_MIN
 
 
+class _Watched(ZipfReader):
+    """Notes how many rows came, and whether as columns."""
+
+    def read(self, *asked: Any) -> SourceBatch:
+        found = super().read(*asked)
+        self.came = (len(found.rows), isinstance(found.rows, ColumnRows))
+        return found
+
+
+def test_a_stage_is_given_columns_from_as_many_rows_on_as_the_edges_behind_it_cut(
+    tmp_path: Path, clock: TurnedClock
+) -> None:
+    (tmp_path / "topology.yaml").write_text(MANIFEST)
+    stage = compile_topology(load_topology(tmp_path / "topology.yaml")).stage("records")
+    assert isinstance(stage.head, ZipfSource)
+    reader = _Watched("records", stage.head)
+    behind = Fanout(stage.head.schema, (), (), (KeyedEdge("count", (0,), 64),))
+    source = SourceStage(stage, reader, FanoutRunner(behind, tmp_path), Bounds(), clock)
+    owned = OwnedShard(SHARD, Claimed(1, 1, 0, 0, b"", 0, {}, False))
+    source.adopt(owned)
+    clock.sleep_us(200_000)
+    came = []
+    for _ in range(2):
+        worked = source.work(owned, AT_START)
+        assert isinstance(worked, Work)
+        owned.settle(worked.commit, Answer.OK)
+        source.settled(owned, worked)
+        came.append(reader.came)
+    assert came == [(READ_ROWS_MAX, False), (4 * READ_ROWS_MAX, True)]
+
+
 def test_an_answer_that_comes_when_the_shard_is_gone_is_no_error(
     source: SourceStage, owned: OwnedShard, clock: TurnedClock
 ) -> None:
@@ -181,9 +216,12 @@ def test_slow_batches_in_succession_make_parts_smaller_however_few_rows_they_hav
     assert sizes == [8192, 4096, 4096, 1024, 1024]
 
 
-def test_large_batches_that_are_slow_are_in_succession_also_with_small_ones_between_them() -> None:
+@pytest.mark.parametrize(("between", "rows"), [(300, 4096), (4095, 4096), (4096, 8192)])
+def test_slow_batches_are_in_succession_also_with_ones_less_than_half_as_large_between_them(
+    between: int, rows: int
+) -> None:
     quick = quickest()
     for _ in range(2):
         quick.took(8192, 4 * QUICK_US)
-        quick.took(300, QUICK_US // 4)
-    assert quick.rows == 4096
+        quick.took(between, QUICK_US // 4)
+    assert quick.rows == rows
