@@ -33,9 +33,9 @@ def spinning(count: int) -> Iterator[None]:
         for _ in range(count)
     ]
     with core_group() as group:
-        for one in started:
-            group.take(one.pid)
         try:
+            for one in started:
+                group.take(one.pid)
             yield
         finally:
             for one in started:

@@ -60,7 +60,11 @@ def _made(weight: int) -> Path | None:
         else:
             return None
         folder.mkdir()
-        (folder / setting).write_text(str(one * weight))
+        try:
+            (folder / setting).write_text(str(one * weight))
+        except OSError:
+            folder.rmdir()
+            raise
         return folder
     return None
 
