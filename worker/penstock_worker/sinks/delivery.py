@@ -49,14 +49,15 @@ class SinkDelivery:
             if target in self._writers or target in self._batched:
                 by_sink.setdefault(target, []).append((number, payload))
         for target, pieces in by_sink.items():
-            if target in self._batched:
+            writer = self._writers.get(target)
+            if writer is None:
                 self._batched.place(target, owned, pieces)
                 continue
             entries = self._gathering_of(owned, target).whole(pieces)
             if not entries:
                 continue
             try:
-                position = self._writers[target].write(owned.shard, owned.sink_position(target), entries)
+                position = writer.write(owned.shard, owned.sink_position(target), entries)
             except UserCodeError as error:
                 raise WorkFailed(str(error)) from error
             except PermanentError as error:

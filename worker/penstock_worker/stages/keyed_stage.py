@@ -12,7 +12,7 @@ worked on at once (`part_reader`) is any number of rows from the inbox's start o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from penstock.dataflow.on_error import FAILS, OnError
@@ -22,7 +22,7 @@ from penstock.store.codec import UnreadableEntry, decode_batch
 from penstock.store.fragments import is_fragment
 from penstock.store.letters import INITIAL, TIMER, Letter, is_order
 from penstock.store.ownership import OwnedShard
-from penstock.store.port import Bounds, Entry, FetchedShard, Load, Output, StateWrite, Watermark
+from penstock.store.port import Bounds, Entry, FetchedShard, Load, StateWrite, Watermark
 from penstock_worker.outputs.output_batch import OutputBatch, OutputRefused
 from penstock_worker.process.clock import Clock
 from penstock_worker.stages.calls_ahead import CallsAhead
@@ -130,7 +130,8 @@ class KeyedStage:
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
         if self._time is not None:
             self._time.told(owned, fetched)
-        self.withdraw(owned.shard)
+        if self._ahead is not None:
+            self._ahead.withdraw(owned.shard)
         given = self._reader.given(owned, fetched)
         entries, _ = given
         if entries and is_apart(entries[0].payload):
@@ -293,11 +294,10 @@ class KeyedStage:
         return self._runner.run(state, key, letter.rows, wall_ms, self._alone)
 
     def _work(self, owned: OwnedShard, part: Part, *, in_hand: bool, refused: str = "") -> Work:
-        began_us = self._clock.monotonic_us()
         now_us = self._clock.now_us()
         state = self._states[owned.shard]
         rows = len(part.timestamps_us) + len(part.late)
-        taken = self._taken(owned, part)
+        taken = None if self._time is None else self._taken(owned, part)
         state.alone = len(part) < 2
         held = self._alone if state.alone else self._several
         out_rows: list[Any] = []
@@ -318,21 +318,25 @@ class KeyedStage:
         if part.retries:
             self.failing.try_again(state, part.retries, wall_ms, held, out_rows, out_stamps)
         first = len(out_rows)
-        origins = self._sampled()
+        origins = None if self._pairs is None else self._pairs.sampled()
         self._work_groups(calls, state, part, wall_ms, held, out_rows, out_stamps, origins)
         if part.due.done:
             self._work_due(calls, state, part.due, now_us, wall_ms, held, out_rows, out_stamps)
         if part.order is not None and (letter := part.order.replayed) is not None:
             out_rows = self._replay(state, part.order, letter, wall_ms, outputs, counts)
             out_stamps = [min(letter.stamps_us, default=now_us)] * len(out_rows)
-        self._hand_on(first, origins, out_rows, out_stamps, outputs, counts)
+        if self._pairs is None or not origins:
+            self._fanout.feed_counting(out_rows, out_stamps, outputs, counts)
+        else:
+            self._pairs.feed(first, origins, out_rows, out_stamps, outputs, counts)
         rows_out = counts
         if part.late:
             self._put_late(part, outputs, rows_out)
         self.failing.send(owned, part, outputs, now_us, wall_ms, rows_out)
         # Drained first: what it refuses can still be rolled back.
         drained = outputs.drain()
-        self._drained(owned.shard, origins, drained)
+        if self._pairs is not None and origins:
+            self._pairs.drained(owned.shard, drained)
         writes = state.take_writes()
         timers = state.take_timers()
         size_bytes = outputs.drained_bytes + state.taken_bytes
@@ -366,7 +370,7 @@ class KeyedStage:
             paced=self._ahead is None,
         )
         waited_us = max(0, now_us * rows - part.rows_placed_us)
-        busy_us = self._clock.monotonic_us() - began_us
+        busy_us = self._clock.now_us() - now_us
         timestamps_us = [*part.timestamps_us, *part.late_us] if part.late else part.timestamps_us
         call_us = 0 if self._ahead is None else self._ahead.taken(owned.shard)
         return Work(commit, timestamps_us, rows_out, busy_us, waited_us, large=fill > 1, call_us=call_us)
@@ -385,9 +389,13 @@ class KeyedStage:
         run = calls.run
         look_at = LOOK_GROUPS
         groups = part.groups
-        given_each: Iterable[Iterable[Any] | None] = (None,)
-        if len(groups) != 1 or self._makes_together:
-            given_each = self._runner.given([group.rows for group in groups.values()])
+        if len(groups) == 1 and origins is None and not self._makes_together:
+            # As in most parts where rows come one by one.
+            ((key, group),) = groups.items()
+            out_rows += run(state, key, group.rows, wall_ms, held)
+            out_stamps += [group.oldest_us] * (len(out_rows) - len(out_stamps))
+            return
+        given_each = self._runner.given([group.rows for group in groups.values()])
         for done, ((key, group), given) in enumerate(zip(groups.items(), given_each, strict=True)):
             if done == look_at:
                 held.check(out_rows)
@@ -399,29 +407,6 @@ class KeyedStage:
                 out_stamps.extend([group.oldest_us] * len(produced))
                 if origins is not None:
                     origins.append((key, len(produced)))
-
-    def _sampled(self) -> Origins | None:
-        """Where the keys of a batch's rows are noted, of one whose pairs of keys are counted."""
-        return self._pairs.sampled() if self._pairs is not None else None
-
-    def _hand_on(
-        self,
-        first: int,
-        origins: Origins | None,
-        rows: Sequence[Any],
-        stamps: Sequence[int],
-        outputs: OutputBatch,
-        counts: dict[str, int],
-    ) -> None:
-        """Take what was put out to every target; from row `first` on it is of the keys in `origins`."""
-        if self._pairs is not None and origins:
-            self._pairs.feed(first, origins, rows, stamps, outputs, counts)
-        else:
-            self._fanout.feed_counting(rows, stamps, outputs, counts)
-
-    def _drained(self, shard: str, origins: Origins | None, drained: Sequence[Output]) -> None:
-        if self._pairs is not None and origins:
-            self._pairs.drained(shard, drained)
 
     def _begin(
         self, calls: Calls, state: ShardState, initial: Mapping[Key, list[Any]], wall_ms: int, held: Held
@@ -491,7 +476,8 @@ class KeyedStage:
 
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The writes are durable: the cache may let clean keys go now."""
-        self.withdraw(owned.shard)
+        if self._ahead is not None:
+            self._ahead.withdraw(owned.shard)
         self._states[owned.shard].committed()
         self.failing.settled(owned.shard)
         if self._time is not None:

@@ -357,20 +357,25 @@ class TaskLoop:
 
     def _settle(self, done: list[tuple[OwnedShard, Work]], answers: list[Any]) -> None:
         now_us = self._clock.now_us()
+        began_us = self._clock.monotonic_us()
         for (owned, work), answer in zip(done, answers, strict=True):
             try:
                 placed = owned.settle(work.commit, answer)
             except OwnershipLost:
                 self._lost(owned.shard)
                 continue
-            owned.spent(work.busy_us)
             self._count(owned, work, now_us)
             self._write(owned, placed)
+            ended_us = self._clock.monotonic_us()
+            owned.spent(work.busy_us + ended_us - began_us)
+            began_us = ended_us
 
     def _write_all(self, owned: OwnedShard, placed: Iterable[Placed]) -> bool:
         """Write what a large commit puts out as it goes; False when a sink failed: the next owner goes on."""
         for some in placed:
+            began_us = self._clock.monotonic_us()
             self._write(owned, some)
+            owned.spent(self._clock.monotonic_us() - began_us)
             if self._halted:
                 return False
         return True
@@ -382,12 +387,10 @@ class TaskLoop:
     def _write(self, owned: OwnedShard, placed: Placed) -> None:
         if not placed:
             return
-        began_us = self._clock.monotonic_us()
         try:
             self._outputs.write(owned, placed)
         except WorkFailed as error:
             self._failed(owned, str(error))
-        owned.spent(self._clock.monotonic_us() - began_us)
 
     def _look_outside(self) -> None:
         """At some shards' files: sinks that others changed are told soon, also while nothing is written, and

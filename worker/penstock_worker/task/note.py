@@ -18,6 +18,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import cache
 
 BEAT_S = 0.5
 _SIZE_BYTES = 4096
@@ -91,6 +92,23 @@ class NotePage:
         os.close(self._descriptor)
 
 
+class _ShardNote:
+    """What is written each time that a shard is worked on: often, so it is made once."""
+
+    __slots__ = ("form", "text", "works")
+
+    def __init__(self, shard: str) -> None:
+        self.text = shard.encode()
+        self.form = _form(len(self.text))
+        self.works = 0
+
+
+@cache
+def _form(text_bytes: int) -> struct.Struct:
+    """`_TEXT` and a text of this length."""
+    return struct.Struct(f"{_TEXT.format}{text_bytes}s")
+
+
 class TaskNote:
     """The task's end. Without a place (a task on another node has none) nothing is written anywhere.
 
@@ -100,8 +118,8 @@ class TaskNote:
     def __init__(self, place: NotePlace | None, *, careful: bool = False) -> None:
         self._page = None if place is None else _opened(place)
         self.careful = careful and self._page is not None
-        self._shard = b""
-        self._works: dict[str, int] = {}
+        self._shards: dict[str, _ShardNote] = {}
+        self._at = _ShardNote("")
         self._ended = threading.Event()
         if self._page is None or place is None:
             return
@@ -116,18 +134,17 @@ class TaskNote:
         """From here on, until `rests`. `commits` is the number of the shard's last commit."""
         page = self._page
         if page is not None:
-            works = self._works[shard] = self._works.get(shard, 0) + 1
-            text = self._shard = shard.encode()
-            page[_AT_WORK : _TEXT_AT + len(text)] = _TEXT.pack(1, len(text), works, commits) + text
+            at = self._at = self._shards.get(shard) or self._shards.setdefault(shard, _ShardNote(shard))
+            at.works += 1
+            at.form.pack_into(page, _AT_WORK, 1, len(at.text), at.works, commits, at.text)
 
     @contextmanager
     def at_work(self, shard: str) -> Iterator[None]:
         """User code of a sink works on what the shard put out, in this block: no batch of the shard's own."""
         page = self._page
         if page is not None:
-            text = shard.encode()
-            head = _TEXT.pack(1, len(text), self._works.get(shard, 0), 0)
-            page[_AT_WORK : _TEXT_AT + len(text)] = head + text
+            at = self._shards.get(shard) or _ShardNote(shard)
+            at.form.pack_into(page, _AT_WORK, 1, len(at.text), at.works, 0, at.text)
         try:
             yield
         finally:
@@ -137,7 +154,7 @@ class TaskNote:
         """The key of the shard's work that user code gets now."""
         page = self._page
         if page is not None:
-            text = (self._shard + b"\n" + key.encode("utf-8", "replace"))[:_TEXT_BYTES_MAX]
+            text = (self._at.text + b"\n" + key.encode("utf-8", "replace"))[:_TEXT_BYTES_MAX]
             page[_TEXT_AT : _TEXT_AT + len(text)] = text
             page[_AT_WORK + 1 : _AT_WORK + 3] = _LENGTH.pack(len(text))
 

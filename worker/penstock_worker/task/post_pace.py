@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-POST_COMMITS = 4
+POST_COMMITS = 8
 """So many commits are sent together, while work on the other fetched shards goes on."""
 POST_COMMITS_DURABLE = 64
 """In mode Disk the store syncs once for all that it finds to read: few large posts cost fewer syncs."""
