@@ -22,6 +22,7 @@ from penstock.store.port import Advanced, Answer, Claimed, Commit, Fetched, Requ
 from penstock_simulation.protocol.event_workload import Timed
 from penstock_simulation.protocol.node import CALM
 from penstock_simulation.protocol.world import Outcome, Parts, World, simulate
+from penstock_worker.task import post_pace
 from planted.planted_bugs import BUGS
 from planted.planted_move_bugs import RoundsComeAgain
 
@@ -91,6 +92,16 @@ RUNS = [
 @pytest.mark.parametrize(("kind", "first"), RUNS)
 def test_every_promise_holds_whatever_fails_and_moves(kind: str, first: int) -> None:
     fail_with((simulate(seed, KINDS[kind]) for seed in range(first, first + SEEDS_PER_TEST)), kind)
+
+
+@pytest.mark.parametrize("commits", [1, 2])
+def test_every_promise_holds_where_few_commits_fill_a_post(
+    commits: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No operator here has as many shards as a post has commits, so posts in a row come of this alone."""
+    monkeypatch.setattr(post_pace, "POST_COMMITS", commits)
+    broken = [one for seed in range(60) if (one := simulate(seed, KINDS["moving"])).broken]
+    assert not broken, f"seed {broken[0].seed}: {broken[0].broken}\n{broken[0].trace}"
 
 
 def planted_seeds() -> dict[str, int]:

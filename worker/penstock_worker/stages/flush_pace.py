@@ -10,7 +10,8 @@ from __future__ import annotations
 GATHER_US_MIN = 1_500
 GATHER_US_MAX = 10_000
 GATHER_ROUND_TRIPS = 4.0
-"""Gathered for, in times from a flush to its answer: the flush takes a quarter of the time, or less."""
+"""Gathered for, in times from a flush to its answer: the flush takes a quarter of the time or less, up to the
+most that is gathered for."""
 SMOOTHING = 1 / 8
 """Weight of the newest round trip in their running mean."""
 

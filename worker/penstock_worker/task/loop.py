@@ -96,8 +96,8 @@ class TaskLoop:
         self._metrics = metrics
         self._clock = clock
         self._large = LargeCommits(store, launch.bounds, clock)
-        self._pace = PostPace(durable=launch.durable)
         self._is_source = not isinstance(launch.stage.head, Processor)
+        self._pace = PostPace(durable=launch.durable, source=self._is_source)
         self._pressure = StorePressure(launch.name, source=self._is_source)
         self._next_fetch = NextFetch(launch, clock, self._pressure, store.call)
         self._watch = WatermarkWatch(launch, clock)
@@ -363,6 +363,7 @@ class TaskLoop:
                 placed = owned.settle(work.commit, answer)
             except OwnershipLost:
                 self._lost(owned.shard)
+                began_us = self._clock.monotonic_us()
                 continue
             self._count(owned, work, now_us)
             self._write(owned, placed)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 POST_COMMITS = 8
 """So many commits are sent together, while work on the other fetched shards goes on."""
+POST_COMMITS_OF_SOURCE = 4
+"""Those of a source are larger, and it gathers by how long they take: work on other partitions is in that."""
 POST_COMMITS_DURABLE = 64
 """In mode Disk the store syncs once for all that it finds to read: few large posts cost fewer syncs."""
 POSTS_AHEAD = 2
@@ -16,8 +18,9 @@ shards put out does not wait for user code that takes its time over the others."
 class PostPace:
     """Of one task."""
 
-    def __init__(self, *, durable: bool) -> None:
-        self._commits = POST_COMMITS_DURABLE if durable else POST_COMMITS
+    def __init__(self, *, durable: bool, source: bool = False) -> None:
+        usual = POST_COMMITS_OF_SOURCE if source else POST_COMMITS
+        self._commits = POST_COMMITS_DURABLE if durable else usual
 
     def is_due(self, done: int, waited_us: int) -> bool:
         """Whether so many commits are to be sent, the last ones having gone `waited_us` ago."""

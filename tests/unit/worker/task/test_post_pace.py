@@ -6,14 +6,20 @@ from penstock_worker.task.post_pace import (
     HELD_US_MAX,
     POST_COMMITS,
     POST_COMMITS_DURABLE,
+    POST_COMMITS_OF_SOURCE,
     POSTS_AHEAD,
     PostPace,
 )
 
 
-def test_a_few_commits_are_sent_together_and_in_mode_disk_many() -> None:
-    for durable, most in ((False, POST_COMMITS), (True, POST_COMMITS_DURABLE)):
-        pace = PostPace(durable=durable)
+def test_some_commits_are_sent_together_fewer_of_a_source_and_in_mode_disk_many() -> None:
+    usual, of_source = PostPace(durable=False), PostPace(durable=False, source=True)
+    kinds = (
+        (usual, POST_COMMITS),
+        (of_source, POST_COMMITS_OF_SOURCE),
+        (PostPace(durable=True), POST_COMMITS_DURABLE),
+    )
+    for pace, most in kinds:
         assert [pace.is_due(done, 0) for done in (most - 1, most)] == [False, True]
 
 
