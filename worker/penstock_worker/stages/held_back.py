@@ -143,8 +143,6 @@ class HoldingCalls:
 
     def settled(self, shard: str) -> None:
         """The commit of the batch that was worked last is applied."""
-        if not self._unsettled:
-            return
         news = self._unsettled.pop(shard, None)
         held = self._waiting.get(shard)
         if not news or held is None:

@@ -130,8 +130,7 @@ class KeyedStage:
     def wanted(self, owned: OwnedShard, fetched: FetchedShard) -> Load | None:
         if self._time is not None:
             self._time.told(owned, fetched)
-        if self._ahead is not None:
-            self._ahead.withdraw(owned.shard)
+        self.withdraw(owned.shard)
         given = self._reader.given(owned, fetched)
         entries, _ = given
         if entries and is_apart(entries[0].payload):
@@ -294,10 +293,11 @@ class KeyedStage:
         return self._runner.run(state, key, letter.rows, wall_ms, self._alone)
 
     def _work(self, owned: OwnedShard, part: Part, *, in_hand: bool, refused: str = "") -> Work:
+        began_us = self._clock.monotonic_us()
         now_us = self._clock.now_us()
         state = self._states[owned.shard]
         rows = len(part.timestamps_us) + len(part.late)
-        taken = None if self._time is None else self._taken(owned, part)
+        taken = self._taken(owned, part)
         state.alone = len(part) < 2
         held = self._alone if state.alone else self._several
         out_rows: list[Any] = []
@@ -370,7 +370,7 @@ class KeyedStage:
             paced=self._ahead is None,
         )
         waited_us = max(0, now_us * rows - part.rows_placed_us)
-        busy_us = self._clock.now_us() - now_us
+        busy_us = self._clock.monotonic_us() - began_us
         timestamps_us = [*part.timestamps_us, *part.late_us] if part.late else part.timestamps_us
         call_us = 0 if self._ahead is None else self._ahead.taken(owned.shard)
         return Work(commit, timestamps_us, rows_out, busy_us, waited_us, large=fill > 1, call_us=call_us)
@@ -476,8 +476,7 @@ class KeyedStage:
 
     def settled(self, owned: OwnedShard, work: Work) -> None:
         """The writes are durable: the cache may let clean keys go now."""
-        if self._ahead is not None:
-            self._ahead.withdraw(owned.shard)
+        self.withdraw(owned.shard)
         self._states[owned.shard].committed()
         self.failing.settled(owned.shard)
         if self._time is not None:

@@ -75,8 +75,6 @@ class LetterBox:
 
     def settled(self, shard: str) -> None:
         """The commit that was made last is applied."""
-        if not self._news:
-            return
         for operator, kept in self._news.pop(shard, {}).items():
             before = self._kept.get((shard, operator), Kept())
             self._kept[shard, operator] = kept
