@@ -16,10 +16,12 @@ from numpy.typing import NDArray
 from penstock.metrics.latency import LatencyHistogram, value_of
 
 Floats = NDArray[np.float64]
+Pair = tuple[float | None, float | None]
+COLOR_OURS, COLOR_PEER = "#1b6ca8", "#d9822b"
 COLORS = {
-    "Penstock, Process": "#1b6ca8",
+    "Penstock, Process": COLOR_OURS,
     "Penstock, Disk": "#63b3ed",
-    "Spark, micro-batch": "#d9822b",
+    "Spark, micro-batch": COLOR_PEER,
 }
 STYLES = ("-", "--")
 
@@ -149,6 +151,38 @@ def shuffled_keys(
         pane.set_xlabel("omega, shuffles a minute")
     for pane in (rates, ages, seconds):
         pane.grid(visible=True, linewidth=0.3)
+        pane.spines[["top", "right"]].set_visible(False)
+    figure.savefig(path, dpi=140)
+    plt.close(figure)
+
+
+def peers(path: Path, ages_ms: Mapping[str, Mapping[str, Pair]], twice: Mapping[str, int | None]) -> None:
+    """A row for each system: p99 quiet (full) and beside spinning processes (open), a pane for each rate, and
+    rows that came twice behind a kill.
+
+    `ages_ms` has (quiet, busy) by system for each pane's title; None is a rate that was not held.
+    """
+    names = list(twice)
+    figure, panes = plt.subplots(1, len(ages_ms) + 1, figsize=(13, 5), layout="constrained", sharey=True)
+    for pane, (title, by_system) in zip(panes[:-1], ages_ms.items(), strict=True):
+        for row, name in enumerate(names):
+            color = COLOR_OURS if name.startswith("Penstock") else COLOR_PEER
+            for age_ms, fill in zip(by_system.get(name, (None, None)), (color, "white"), strict=True):
+                if age_ms is not None:
+                    pane.plot(age_ms, row, "o", color=color, markerfacecolor=fill, markersize=6)
+        pane.set_xscale("log")
+        pane.set_title(title, fontsize=10)
+    for row, name in enumerate(names):
+        if (rows := twice[name]) is not None:
+            panes[-1].text(rows + 1, row, f" {rows:,}", fontsize=8, va="center")
+            panes[-1].barh(row, rows + 1, color=COLOR_OURS if name.startswith("Penstock") else COLOR_PEER)
+    panes[-1].set_xscale("log")
+    panes[-1].set_xlim(1, 1e6)
+    panes[-1].set_title("rows twice behind a kill -9", fontsize=10)
+    panes[0].set_yticks(range(len(names)), names, fontsize=8)
+    panes[0].invert_yaxis()
+    for pane in panes:
+        pane.grid(visible=True, axis="x", linewidth=0.3)
         pane.spines[["top", "right"]].set_visible(False)
     figure.savefig(path, dpi=140)
     plt.close(figure)

@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench import cpu, kafka_runs, machine
+from bench import cpu, kafka_runs, machine, plots
 from bench.busy import spinners
 from bench.core_groups import core_group
 from bench.peer_environment import NoPeerError
 from bench.peers import ladder, lives, sides
 from bench.peers.figures import named
 from bench.penstock_side import RunFailedError
-from bench.screen import Screen, scratch, seconds_per_figure, show
+from bench.screen import RESULTS, Screen, scratch, seconds_per_figure, show
 from bench.sink_log import WrongTotalsError
 from confluent_kafka import KafkaException
 from rich.table import Table
@@ -121,6 +121,8 @@ def main() -> None:
         broker.start()
         (folder / "built").mkdir()
         result = measure(broker, wanted, folder / "built")
+    RESULTS.mkdir(exist_ok=True)
+    plots.peers(RESULTS / "peers.png", *drawn(result))
     show(table(result), result)
 
 
@@ -212,6 +214,19 @@ def table(result: dict[str, Any]) -> Table:
         "CPU-second at it; rows that came twice behind a kill."
     )
     return found
+
+
+def drawn(result: dict[str, Any]) -> tuple[dict[str, dict[str, plots.Pair]], dict[str, int | None]]:
+    """What `plots.peers` takes, of the systems that nothing is missing of."""
+    whole = {SYSTEMS[name].label: one for name, one in result["systems"].items() if "missing" not in one}
+    panes = {
+        f"p99 in ms at {pace:,.0f}/s, open: busy": {
+            label: (one[f"{pace:.0f}"]["p99_ms"], one[f"{pace:.0f}"]["busy_p99_ms"])
+            for label, one in whole.items()
+        }
+        for pace in PACES_PER_S
+    }
+    return panes, {label: one["duplicates_after_kill"] for label, one in whole.items()}
 
 
 def ages(p50_ms: float | None, p99_ms: float | None) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from bench.load import RatePlan, Segment
 from bench.peers import sides
-from bench.peers.comparison import BOUNDS_MS, PACES_PER_S, SYSTEMS, reason, table
+from bench.peers.comparison import BOUNDS_MS, PACES_PER_S, SYSTEMS, drawn, reason, table
 from bench.peers.figures import Full, Held, Killed, named, quantiles, told_again
 from bench.peers.ladder import HIGHEST_PER_S, LOWEST_PER_S, highest, next_rate
 from bench.sink_log import Follower, Rows, append, arrivals
@@ -113,8 +113,11 @@ def test_a_system_is_named_with_all_its_figures() -> None:
     assert (found["duplicates_after_kill"], found["lost_after_kill"]) == (5, 0)
     assert [step["per_s"] for step in found["steps"]] == [1_000.0, 4_000.0, 10_000.0]
     missing = {"promise": "once", "missing": "NoPeerError: no wheel"}
-    shown = table({"systems": {"penstock": found, "bytewax": missing}, "spinning": 2})
-    assert shown.row_count == 2
+    result = {"systems": {"penstock": found, "bytewax": missing}, "spinning": 2}
+    assert table(result).row_count == 2
+    panes, twice = drawn(result)
+    assert list(panes.values()) == [{"Penstock Process": (9.0, 80.0)}, {"Penstock Process": (None, None)}]
+    assert twice == {"Penstock Process": 5}
 
 
 def test_the_systems_are_those_that_were_asked_for() -> None:
