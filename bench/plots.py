@@ -95,8 +95,8 @@ def moves(path: Path, gaps_ms: Mapping[str, Sequence[float]], restart_ms: float)
     labels = [names.get(kind, f"between nodes, {kind}") for kind in gaps_ms]
     for row, gaps in enumerate(gaps_ms.values()):
         spread = [row + 0.3 * (number / max(1, len(gaps) - 1) - 0.5) for number in range(len(gaps))]
-        axes.plot(gaps, spread, ".", color="#1b6ca8", markersize=4)
-    axes.axvline(restart_ms, color="#d9822b", label="stop and restart, p50")
+        axes.plot(gaps, spread, ".", color=COLOR_OURS, markersize=4)
+    axes.axvline(restart_ms, color=COLOR_PEER, label="stop and restart, p50")
     axes.set_yticks(range(len(labels)), labels)
     axes.invert_yaxis()
     axes.set_xscale("log")
@@ -113,7 +113,7 @@ def migrations(path: Path, curves: Mapping[str, Sequence[float]], bucket_s: floa
         len(curves), 1, figsize=(9, 1.4 * len(curves)), layout="constrained", sharex=True, squeeze=False
     )
     for pane, (name, parts) in zip(panes[:, 0], curves.items(), strict=True):
-        pane.plot([number * bucket_s for number in range(len(parts))], parts, color="#1b6ca8", linewidth=0.8)
+        pane.plot([number * bucket_s for number in range(len(parts))], parts, color=COLOR_OURS, linewidth=0.8)
         pane.axhline(0.4, color="#d9822b", linewidth=0.6)
         pane.set_ylim(0, 2)
         pane.set_title(name, fontsize=8, loc="left")
@@ -160,22 +160,23 @@ def peers(path: Path, ages_ms: Mapping[str, Mapping[str, Pair]], twice: Mapping[
     """A row for each system: p99 quiet (full) and beside spinning processes (open), a pane for each rate, and
     rows that came twice behind a kill.
 
-    `ages_ms` has (quiet, busy) by system for each pane's title; None is a rate that was not held.
+    `ages_ms` has (quiet, busy) of every system for each pane's title; None is a rate that was not held.
+    `twice` has None where there was no kill.
     """
     names = list(twice)
+    colors = [COLOR_OURS if name.startswith("Penstock") else COLOR_PEER for name in names]
     figure, panes = plt.subplots(1, len(ages_ms) + 1, figsize=(13, 5), layout="constrained", sharey=True)
     for pane, (title, by_system) in zip(panes[:-1], ages_ms.items(), strict=True):
-        for row, name in enumerate(names):
-            color = COLOR_OURS if name.startswith("Penstock") else COLOR_PEER
-            for age_ms, fill in zip(by_system.get(name, (None, None)), (color, "white"), strict=True):
+        for row, (name, color) in enumerate(zip(names, colors, strict=True)):
+            for age_ms, fill in zip(by_system[name], (color, "white"), strict=True):
                 if age_ms is not None:
                     pane.plot(age_ms, row, "o", color=color, markerfacecolor=fill, markersize=6)
         pane.set_xscale("log")
         pane.set_title(title, fontsize=10)
-    for row, name in enumerate(names):
-        if (rows := twice[name]) is not None:
+    for row, (rows, color) in enumerate(zip(twice.values(), colors, strict=True)):
+        if rows is not None:
+            panes[-1].barh(row, rows + 1, color=color)
             panes[-1].text(rows + 1, row, f" {rows:,}", fontsize=8, va="center")
-            panes[-1].barh(row, rows + 1, color=COLOR_OURS if name.startswith("Penstock") else COLOR_PEER)
     panes[-1].set_xscale("log")
     panes[-1].set_xlim(1, 1e6)
     panes[-1].set_title("rows twice behind a kill -9", fontsize=10)
